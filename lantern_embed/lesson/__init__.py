@@ -1,0 +1,1 @@
+"""What only a lesson needs: figures, exercise feedback, sliders, source."""
