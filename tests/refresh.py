@@ -1,0 +1,72 @@
+"""Run the notebooks from fresh kernels and save them in canonical form.
+
+``python tests/refresh.py`` refreshes all four, or those named. A second run
+changes nothing: whatever differs from run to run is left out of the file.
+"""
+
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+METADATA = {
+    "kernelspec": {
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "name": "python3",
+    },
+    "language_info": {"name": "python"},
+}
+CELL_METADATA = {"slideshow", "tags", "jupyter"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def refresh(path):
+    """Execute one notebook and overwrite it.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The notebook.
+
+    Raises
+    ------
+    nbclient.exceptions.CellExecutionError
+        If a cell fails; the file is then unchanged.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(
+        notebook,
+        kernel_name="python3",
+        coalesce_streams=True,
+        record_timing=False,
+        store_widget_state=False,
+    ).execute()
+    canonical(notebook)
+    nbformat.write(notebook, path)
+
+
+def canonical(notebook):
+    """Drop from a notebook what differs from run to run or tool to tool.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place.
+    """
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat_minor = 5
+    for cell in notebook.cells:
+        for key in set(cell.metadata) - CELL_METADATA:
+            del cell.metadata[key]
+        for output in cell.get("outputs", []):
+            # A widget's id is an address in one kernel, gone with it.
+            output.get("data", {}).pop(WIDGET, None)
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:] or sorted(NOTEBOOKS.glob("*.ipynb"))):
+        refresh(path)
+        print(f"refreshed {path.name}")
