@@ -52,7 +52,7 @@ def encode(s):
     Examples
     --------
     >>> encode("tide")
-    [19, 9, 4, 5]
+    [19, 10, 5, 6]
     """
     if not isinstance(s, str):
         raise TypeError(f"encode wants a string, got {type(s).__name__}")
@@ -87,7 +87,7 @@ def decode(ids):
 
     Examples
     --------
-    >>> decode([19, 9, 4, 5])
+    >>> decode([19, 10, 5, 6])
     'tide'
     """
     s = []

@@ -114,6 +114,7 @@ def numeric_grad(layer, idx, table, G, eps=1e-6):
 
     Examples
     --------
+    >>> from lantern_embed import EmbeddingLayer
     >>> layer = EmbeddingLayer(vocab_size=3, block_size=2, C=1)
     >>> G = np.ones((1, 2, 1))
     >>> numeric_grad(layer, [[0, 0]], layer.E, G).round(6)
@@ -162,14 +163,16 @@ def _check_measurable(layer, table, eps):
 
 
 def _same_shape(a, b):
-    a, b = np.asarray(a), np.asarray(b)
+    # float64: in uint8, 1 - 3 is 254.
+    a, b = (np.asarray(x, np.float64) for x in (a, b))
     if a.shape != b.shape:
         raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
     return a, b
 
 
 def _rel_errs(a, b):
-    with np.errstate(invalid="ignore"):  # inf - inf is nan, and nan fails
+    # inf - inf is nan, inf / inf too, and nan fails.
+    with np.errstate(invalid="ignore", over="ignore"):
         return np.abs(a - b) / np.maximum(1e-12, np.abs(a) + np.abs(b))
 
 
@@ -228,11 +231,13 @@ class GradientReport:
 
     @property
     def passed(self):
+        """Whether both tables passed."""
         return all(table.passed for table in self.tables)
 
     def __str__(self):
+        """Return the report as an aligned table and its remarks."""
         lines = [
-            "      rows     max rel   max abs   worst entry"
+            "       rows     max rel   max abs   worst entry"
             "     analytic      numeric"
         ]
         for t in self.tables:
@@ -291,6 +296,7 @@ def check_gradients(
 
     Examples
     --------
+    >>> from lantern_embed import EmbeddingLayer
     >>> layer = EmbeddingLayer(vocab_size=24, block_size=32, C=16)
     >>> check_gradients(layer, [[1, 2, 1], [1, 3, 3]]).passed
     True
@@ -307,12 +313,17 @@ def check_gradients(
     tried.backward(G)
 
     idx = np.asarray(idx)
+    if idx.size == 0:
+        idx = idx.astype(np.intp)  # to NumPy, [[]] holds floats
     E, P = layer.E, layer.P
     forward = diagnose_out(out, idx, E, P, names=names)
     dE = diagnose_dE(tried.dE, idx, G, E, names=names)
     dP = diagnose_dP(tried.dP, idx, G, P)
     kept_E = diagnose_unchanged(tried.E, E, "E", names=names)
     kept_P = diagnose_unchanged(tried.P, P, "P")
+
+    # A wrong output or a table that moves spoils the differences of both.
+    shared = (forward, kept_E, kept_P)
 
     def check(name, table, grad, used, kept, *verdicts):
         reasons = [v.reason for v in (kept, *verdicts) if not v.passed]
@@ -326,8 +337,8 @@ def check_gradients(
     used_E, used_P = np.unique(idx), np.arange(idx.shape[1])
     return GradientReport(
         tables=(
-            check("dE", measured.E, tried.dE, used_E, kept_E, dE, forward),
-            check("dP", measured.P, tried.dP, used_P, kept_P, dP, forward),
+            check("dE", measured.E, tried.dE, used_E, kept_E, dE, *shared),
+            check("dP", measured.P, tried.dP, used_P, kept_P, dP, *shared),
         ),
         blind=_blind_spots(idx, G, len(E), len(P)),
     )

@@ -168,7 +168,7 @@ def _checked_ids(idx, vocab_size, block_size):
             f"id {ids[b, t]} at (b, t) = ({b}, {t}) is outside "
             f"0..{vocab_size - 1} (vocab_size is {vocab_size})"
         )
-    return ids.astype(np.intp, copy=False)
+    return ids
 
 
 def _checked_dout(dout, shape, dtype):
@@ -180,4 +180,4 @@ def _checked_dout(dout, shape, dtype):
         raise ValueError(
             f"dout has shape {dout.shape}, but forward returned {shape}"
         )
-    return dout.astype(dtype, copy=False)
+    return np.asarray(dout, dtype)

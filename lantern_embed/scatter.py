@@ -39,7 +39,6 @@ def scatter_add(table, idx, rows):
            [0., 0.],
            [1., 1.]])
     """
-    idx, rows = np.asarray(idx), np.asarray(rows)
     if not _fits_the_flat_loop(table, idx, rows):
         np.add.at(table, idx, rows)
         return
@@ -51,12 +50,19 @@ def scatter_add(table, idx, rows):
 def _fits_the_flat_loop(table, idx, rows):
     # Anything unusual, an id outside the table included, is left to NumPy:
     # then the result, or the error, is NumPy's own.
-    V = len(table)
     return (
-        table.ndim == 2
+        type(table) is type(idx) is type(rows) is np.ndarray
+        and table.ndim == 2
         and table.flags.c_contiguous
+        and table.flags.writeable  # the flat loop would not look
         and table.dtype == rows.dtype
         and idx.dtype.kind in "iu"
         and rows.shape == idx.shape + table.shape[1:]
-        and (idx.size == 0 or (-V <= idx.min() and idx.max() < V))
+        and (idx.size == 0 or _all_within(idx, len(table)))
+        # Where nan meets nan, the two loops keep different ones.
+        and not (rows.dtype.kind in "fc" and np.isnan(rows).any())
     )
+
+
+def _all_within(idx, V):
+    return -V <= idx.min() and idx.max() < V
