@@ -26,9 +26,13 @@ def scatter_add(table, idx, rows):
     -----
     ``np.add.at`` is unbuffered: it finishes one addition before it starts
     the next, so no repeat is lost. NumPy has a fast loop for it when table
-    and indices are one-dimensional. Entry (i, c) of a table with C columns
-    is entry ``i * C + c`` of the same table laid out flat, so the flat
-    problem is the same problem: the same additions in the same order.
+    and indices are one-dimensional. So lay the table out flat and number
+    its entries: row i, column c is entry ``i * C + c``. Adding rows by id
+    and adding entries by number are the same additions in the same order.
+
+    Two floats side by side can be read as one complex number. Complex
+    numbers add part by part, so these are still the same additions, with
+    half as many numbers to look up.
 
     Examples
     --------
@@ -42,27 +46,36 @@ def scatter_add(table, idx, rows):
     if not _fits_the_flat_loop(table, idx, rows):
         np.add.at(table, idx, rows)
         return
-    C = table.shape[1]
-    flat = idx.astype(np.intp)[..., None] * C + np.arange(C)  # (..., C)
-    np.add.at(table.reshape(-1), flat.reshape(-1), rows.reshape(-1))
+    rows = np.ascontiguousarray(rows)
+    if table.shape[1] % 2 == 0:
+        pair = np.result_type(table, np.complex64)
+        table, rows = table.view(pair), rows.view(pair)  # (V, C / 2)
+    numbers = _entry_numbers(table.shape, idx)
+    np.add.at(table.reshape(-1), numbers.reshape(-1), rows.reshape(-1))
+
+
+def _entry_numbers(shape, idx):
+    """Return the numbers of the entries in the rows that idx names."""
+    V, C = shape
+    if V <= idx.size:  # number the whole table, then pick rows of numbers
+        return np.arange(V * C).reshape(V, C).take(idx, axis=0)
+    return idx.astype(np.intp)[..., None] * C + np.arange(C)  # (..., C)
 
 
 def _fits_the_flat_loop(table, idx, rows):
-    # Anything unusual, an id outside the table included, is left to NumPy:
-    # then the result, or the error, is NumPy's own.
+    # Anything unusual is left to NumPy: then the result, or the error, is
+    # NumPy's own. So are rows with a nan: when two nans meet, which of them
+    # stays depends on the loop that adds them.
     return (
         type(table) is type(idx) is type(rows) is np.ndarray
         and table.ndim == 2
-        and table.flags.c_contiguous
-        and table.flags.writeable  # the flat loop would not look
+        and table.flags.carray  # contiguous, aligned, writeable
         and table.dtype == rows.dtype
+        and table.dtype in (np.float32, np.float64)
         and idx.dtype.kind in "iu"
+        and rows.size > 0
         and rows.shape == idx.shape + table.shape[1:]
-        and (idx.size == 0 or _all_within(idx, len(table)))
-        # Where nan meets nan, the two loops keep different ones.
-        and not (rows.dtype.kind in "fc" and np.isnan(rows).any())
+        and -len(table) <= idx.min()
+        and idx.max() < len(table)
+        and not np.isnan(rows.max())
     )
-
-
-def _all_within(idx, V):
-    return -V <= idx.min() and idx.max() < V

@@ -1,9 +1,8 @@
-from time import perf_counter
-
 import numpy as np
 import pytest
 
 from lantern_embed import scatter_add
+from lantern_embed.scatter import _fits_the_flat_loop
 
 V, C = 7, 3
 # Row 4 repeats within and across rows; rows 3, 5 and 6 stay unused.
@@ -245,23 +244,10 @@ def test_an_array_subclass_keeps_its_own_indexing(subclass):
         check_same(table, np.array([4, 0, 4]), normal(3, C))
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i8"])
-def test_it_is_faster_than_add_at(dtype):
-    # Without its flat loop every other test here would still pass.
-    idx = np.random.default_rng(0).integers(0, 65, (8, 32))
-    table = np.zeros((65, 64), dtype)
-    rows = normal(8, 32, 64).astype(dtype)
-
-    def seconds(add):
-        start = perf_counter()
-        add(table, idx, rows)
-        return perf_counter() - start
-
-    def is_faster():
-        ours, numpys = zip(
-            *((seconds(scatter_add), seconds(np.add.at)) for _ in range(15)),
-            strict=True,
-        )
-        return min(ours) < 0.8 * min(numpys)
-
-    assert any(is_faster() for _ in range(5))  # however busy the machine
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("width", [C, C + 1])
+def test_usual_input_takes_the_flat_loop(dtype, width):
+    # Were all left to np.add.at, every other test here would still pass.
+    # The time itself is benchmark.py's: a clock has no place in a suite.
+    table, rows = normal(V, width), normal(2, 4, width)
+    assert _fits_the_flat_loop(table.astype(dtype), IDX, rows.astype(dtype))

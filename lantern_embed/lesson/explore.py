@@ -67,9 +67,27 @@ def character_heatmap(layer, idx, dout, character):
 
 def explore_batch():
     """Show dE and dP under a slider for B and one for T."""
-    widgets = _widgets()
-    if widgets is None:
-        return
+    _show(batch_box)
+
+
+def explore_character():
+    """Show what a character's row of dE collects, under a slider."""
+    _show(character_box)
+
+
+def batch_box(widgets):
+    """Build what `explore_batch` shows.
+
+    Parameters
+    ----------
+    widgets : module
+        ipywidgets.
+
+    Returns
+    -------
+    ipywidgets.VBox
+        The sliders, the picture and its facts.
+    """
     layer = EmbeddingLayer(vocab_size, block_size=32, C=16)
 
     def draw(B, T):
@@ -77,14 +95,11 @@ def explore_batch():
 
     B = widgets.IntSlider(3, min=1, max=8, description="B, batch")
     T = widgets.IntSlider(8, min=1, max=32, description="T, length")
-    _show(widgets, draw, B=B, T=T)
+    return _box(widgets, draw, B=B, T=T)
 
 
-def explore_character():
-    """Show what a character's row of dE collects, under a slider."""
-    widgets = _widgets()
-    if widgets is None:
-        return
+def character_box(widgets):
+    """Build what `explore_character` shows; as `batch_box`."""
     layer = EmbeddingLayer(vocab_size, block_size=32, C=16)
     idx = data[:16].reshape(1, 16)
     out = layer.forward(idx)
@@ -100,23 +115,11 @@ def explore_character():
         value="p",
         description="character",
     )
-    _show(widgets, draw, character=character)
+    return _box(widgets, draw, character=character)
 
 
-def _widgets():
-    try:
-        import ipywidgets
-    except ImportError:
-        print(
-            "The sliders need ipywidgets: `pip install ipywidgets`, then "
-            "restart the kernel. The figure above shows one setting."
-        )
-        return None
-    return ipywidgets
-
-
-def _show(widgets, draw, **sliders):
-    """Display sliders over the picture that `draw` makes of their values."""
+def _box(widgets, draw, **sliders):
+    """Put sliders over the picture that `draw` makes of their values."""
     picture, facts = widgets.Image(format="png"), widgets.HTML()
 
     def redraw(_=None):
@@ -127,7 +130,18 @@ def _show(widgets, draw, **sliders):
     for slider in sliders.values():
         slider.observe(redraw, names="value")
     redraw()
-    box = widgets.VBox([*sliders.values(), picture, facts])
+    return widgets.VBox([*sliders.values(), picture, facts])
+
+
+def _show(build):
+    try:
+        import ipywidgets
+    except ImportError:
+        print(
+            "The sliders need ipywidgets: `pip install ipywidgets`, then "
+            "restart the kernel. The figure above shows one setting."
+        )
+        return
     # The usual text of a widget is its repr; a reader without widgets is
     # better served by a sentence.
     display(
@@ -135,7 +149,7 @@ def _show(widgets, draw, **sliders):
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,
                 "version_minor": 0,
-                "model_id": box.model_id,
+                "model_id": build(ipywidgets).model_id,
             },
             "text/plain": "Sliders: run this cell to move them.",
         },
