@@ -235,7 +235,7 @@ def test_solutions_are_tagged_and_folded(notebook):
         is_solution = cell.id.startswith("solution-")
         assert ("solution" in cell.metadata.get("tags", [])) == is_solution
         folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-        assert folded == is_solution
+        assert folded == (is_solution and cell.cell_type == "code")
 
 
 def test_readme_shows_the_heatmap_of_the_first_stage():

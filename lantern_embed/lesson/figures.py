@@ -98,7 +98,7 @@ def show_heatmaps(*maps, **options):
 
 
 def draw_heatmaps(
-    *maps, label, signed=True, limit=None, joins=(), bars=None, height=4.4
+    *maps, label, signed=True, limit=None, joins=(), bars=None, height=4.2
 ):
     """Draw tables side by side on one colour scale.
 
