@@ -33,26 +33,32 @@ def in_turn(steps, rounds):
 
     So each finds memory and caches as it left them itself, as in a loop.
 
-    Returns milliseconds: for each name in `steps`, an array (rounds,).
+    Returns milliseconds: for each name in `steps`, an array (rounds, 2) of
+    wall time and CPU time (all threads together).
     """
     times = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
             step()
-            start = time.perf_counter()
+            start = time.perf_counter(), time.process_time()
             kept = step()  # freed after the clock has stopped, for everyone
-            times[name].append(1e3 * (time.perf_counter() - start))
+            stop = time.perf_counter(), time.process_time()
+            times[name].append(1e3 * np.subtract(stop, start))
             del kept
     return {name: np.array(ms) for name, ms in times.items()}
 
 
 def show(title, times, digits=3):
-    """Print medians, and the first entry's time as a ratio to each."""
+    """Print median wall and CPU time, and the first entry's share of each."""
     first, *_ = times
-    print(f"\n{title:<46}{'median ms':>12}   {first} / this")
+    print(f"\n{title:<40}{'wall ms':>9}{first + ' /':>11}", end="")
+    print(f"{'CPU ms':>10}{first + ' /':>11}")
     for name, ms in times.items():
-        ratio = np.median(times[first] / ms)
-        print(f"  {name:<44}{np.median(ms):>12.{digits}f}{ratio:>10.2f}")
+        (wall, cpu), ratio = np.median(ms, 0), np.median(times[first] / ms, 0)
+        print(
+            f"  {name:<38}{wall:>9.{digits}f}{ratio[0]:>11.2f}"
+            f"{cpu:>10.{digits}f}{ratio[1]:>11.2f}"
+        )
 
 
 def describe_machine():
@@ -134,12 +140,12 @@ def show_peak(title, step, array, nbytes):
     step(array)
     high = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"  {title:<44}{high / 1e6:>12.3f}{nbytes / 1e6:>10.3f}")
+    print(f"  {title:<38}{high / 1e6:>9.3f}{nbytes / 1e6:>11.3f}")
 
 
 def show_memory():
     """Print the peaks: forward's result is out, backward's are dE and dP."""
-    print(f"\n{'peak memory in MB':<46}{'peak':>12}{'result':>10}")
+    print(f"\n{'peak memory in MB':<40}{'peak':>9}{'result':>11}")
     for V, T, C, B, _ in SIZES:
         layer, idx, dout = make_batch(V, T, C, B)
         title = f"V={V} T={T} C={C} B={B}"
@@ -156,9 +162,9 @@ def time_checks():
         "lesson, every entry": lambda: check_gradients(lesson, few),
         "(65, 256, 64), 4 rows": lambda: check_gradients(gpt, many, sample=4),
     }
-    print(f"\n{'gradient check':<46}{'median ms':>12}")
+    print(f"\n{'gradient check':<40}{'wall ms':>9}")
     for name, ms in in_turn(steps, 5).items():
-        print(f"  {name:<44}{np.median(ms):>12.1f}")
+        print(f"  {name:<38}{np.median(ms[:, 0]):>9.1f}")
 
 
 def time_imports():
@@ -171,7 +177,11 @@ def time_imports():
         return lambda: subprocess.run(command, cwd=root, env=env, check=True)
 
     steps = {m: starting(m) for m in ("lantern_embed", "numpy")}
-    show("import, whole process", in_turn(steps, 21), digits=1)
+    ours, numpys = (ms[:, 0] for ms in in_turn(steps, 21).values())
+    print(f"\n{'import, whole process':<40}{'wall ms':>9}")
+    print(f"  {'lantern_embed':<38}{np.median(ours):>9.1f}")
+    print(f"  {'numpy':<38}{np.median(numpys):>9.1f}")
+    print(f"  {'ratio':<38}{np.median(ours / numpys):>9.2f}")
 
 
 def time_redraw():
@@ -187,7 +197,7 @@ def time_redraw():
         return heatmaps_png(*batch_heatmaps(layer, 3, 8), label="gradient")
 
     (ms,) = in_turn({"move": move}, 9).values()
-    print(f"\n{'slider, one redraw':<46}{np.median(ms):>12.1f}")
+    print(f"\n{'slider, one redraw':<40}{np.median(ms[:, 0]):>9.1f}")
 
 
 if __name__ == "__main__":

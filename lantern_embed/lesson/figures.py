@@ -190,7 +190,7 @@ def _draw_heatmap(ax, heatmap, norm, colours):
     )
     ax.set_xticks(*_ticks(range(n_cols), at_most=4))
     if heatmap.rows is None:
-        ax.set_yticks(*_ticks(range(n_rows), at_most=16))
+        ax.set_yticks(*_ticks(range(n_rows), at_most=8))
     else:
         ax.set_yticks(np.arange(n_rows) + 0.5, _printable(heatmap.rows))
         ax.tick_params(axis="y", labelfontfamily="DejaVu Sans Mono")
