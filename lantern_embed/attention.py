@@ -4,7 +4,7 @@ import numpy as np
 
 
 def softmax(x, axis=-1):
-    """Turn scores into weights that are positive and sum to 1.
+    """Turn scores into weights that are not negative and sum to 1.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def self_attention(X, Wq, Wk, Wv):
     Parameters
     ----------
     X : ndarray, shape (B, T, C)
-        One vector a position.
+        One vector per position.
     Wq, Wk, Wv : ndarray, shape (C, hs)
         Query, key and value weights.
 

@@ -40,7 +40,7 @@ def encode(s):
     Returns
     -------
     list of int
-        One id a character, each in ``range(vocab_size)``.
+        One id per character, each in ``range(vocab_size)``.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def decode(ids):
     Returns
     -------
     str
-        One character an id.
+        One character per id.
 
     Raises
     ------

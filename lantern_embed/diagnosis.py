@@ -52,7 +52,7 @@ def diagnose_out(out, idx, E, P, *, names=None):
     right = tok + pos
     shapes = {
         (B * T, C): "B and T were flattened into one axis: keep both",
-        (T, C): "the batch axis is gone: keep one (T, C) block a sequence",
+        (T, C): "the batch axis is gone: keep one (T, C) block per sequence",
         (T, B, C): "B and T are swapped",
     }
 
@@ -87,7 +87,7 @@ def diagnose_out(out, idx, E, P, *, names=None):
             "not the row; do not transpose": tok + P[:T].T if T == C else None,
             f"P[{k}:{k + T}]{last} was added: position {t} should get "
             f"P[{t}], use P[:T]": tok + P[(k + steps) % n],
-            f"P was added in reverse, position 0 got P[{k}]: position {t} "
+            f"P was added in reverse: position 0 got P[{k}]: position {t} "
             f"should get P[{t}]": tok + P[(k - steps) % n] if T > 1 else None,
             f"every position got the one row P[{k}]: position {t} should "
             f"get P[{t}], use the slice P[:T]": tok + P[k],
@@ -184,14 +184,14 @@ def diagnose_dE(  # noqa: N802
             "add its own": scatter(flat, slices * (order < 2)),
             f"{row} of dE is the mean of its {n} slices, not their sum: do "
             "not divide by the count": right / np.maximum(count, 1)[:, None],
-            f"{used} one slice a sequence: `+=` loses the repeats within a "
+            f"{used} one slice per sequence: `+=` loses the repeats within a "
             "sequence; use np.add.at": by_b,
-            f"{used} one slice a position: `+=` loses an id that several "
+            f"{used} one slice per position: `+=` loses an id that several "
             "sequences have there; use np.add.at": by_t,
-            f"only the first sequence was added: {row} was used {n} times "
-            "in the whole batch": scatter(idx[0], dout[0]),
-            f"only the last sequence was added: {row} was used {n} times "
-            "in the whole batch": scatter(idx[-1], dout[-1]),
+            f"only the first sequence was added: uses of {row} in the whole "
+            f"batch: {n}": scatter(idx[0], dout[0]),
+            f"only the last sequence was added: uses of {row} in the whole "
+            f"batch: {n}": scatter(idx[-1], dout[-1]),
             f"{swapped}: idx.T does not go with dout": scatter(
                 idx.T.reshape(-1), slices
             ),
@@ -235,7 +235,7 @@ def diagnose_dP(dP, idx, dout, P, *, previous=None):  # noqa: N802
     >>> idx, P = np.array([[2, 2]]), np.ones((3, 1))
     >>> dout = np.array([[[1.0], [4.0]]])
     >>> diagnose_dP(np.array([[0.0], [1.0], [4.0]]), idx, dout, P).reason
-    'dP is shifted: the gradient of position 0 is in row 1, write into dP[:T]'
+    'dP is shifted: the gradient of position 0 is in row 1; write into dP[:T]'
     """
     idx, dout = np.asarray(idx), np.asarray(dout, P.dtype)
     (B, T), (n, C) = idx.shape, P.shape
@@ -262,9 +262,9 @@ def diagnose_dP(dP, idx, dout, P, *, previous=None):  # noqa: N802
             by_id = np.zeros_like(P)
             np.add.at(by_id, idx, dout)
         return {
-            f"{row} holds the first of {B} sequences only: sum over the "
+            f"{row} holds only the first of {B} sequences: sum over the "
             "batch, dout.sum(axis=0)": table(dout[0]),
-            f"{row} holds the last of {B} sequences only: sum over the "
+            f"{row} holds only the last of {B} sequences: sum over the "
             "batch, dout.sum(axis=0)": table(dout[-1]),
             f"dP is shifted: the gradient of position 0 is in row {k}, write "
             "into dP[:T]": np.roll(right, k, axis=0),
@@ -317,7 +317,7 @@ def diagnose_unchanged(after, before, name, *, names=None, idx=None, rows=()):
     Examples
     --------
     >>> diagnose_unchanged(np.ones((2, 1)), np.zeros((2, 1)), "P").reason
-    'P itself changed: P[0, 0] was 0, is 1; write into a fresh array'
+    'P itself changed: P[0, 0] was 0, is now 1; write into a fresh array'
     """
     mend = "; write into a fresh array"
     if type(after) is not np.ndarray:
@@ -331,7 +331,7 @@ def diagnose_unchanged(after, before, name, *, names=None, idx=None, rows=()):
         return Verdict(True)
     at = _first(changed)
     was, now = _numbers(before[at], after[at])
-    reason = f"{name}{list(at)} was {was}, is {now}"
+    reason = f"{name}{list(at)} was {was}, is now {now}"
     if names is not None:
         reason = f"{_row(at[0], names)} first, {reason}"
     reason = f"{name} itself changed: {reason}"
@@ -348,17 +348,17 @@ def diagnose_unchanged(after, before, name, *, names=None, idx=None, rows=()):
 
 def _judge(name, got, right, mass, shapes, mistakes, used=None, names=None):
     if got is None:
-        hint = "; np.add.at returns None, it adds in place" * (name == "dE")
-        return Verdict(False, f"{name} is still None{hint}")
+        hint = ": never set, or set to what np.add.at returns, which is None"
+        return Verdict(False, f"{name} is still None{hint * (name == 'dE')}")
     if type(got) is not np.ndarray:
         kind = type(got).__name__
         return Verdict(False, f"{name} is of type {kind}, not a NumPy array")
     if got.shape != right.shape:
-        reason = f"{name} has shape {got.shape}, it should be {right.shape}"
+        reason = f"{name} has shape {got.shape}, not {right.shape}"
         more = _recognise(got, right, mistakes(None)) or shapes.get(got.shape)
         return Verdict(False, f"{reason}: {more}" if more else reason)
     if got.dtype.type is not right.dtype.type:
-        reason = f"{name} has dtype {got.dtype}, it should be {right.dtype}"
+        reason = f"{name} has dtype {got.dtype}, not {right.dtype}"
         return Verdict(False, reason)
     wrong = ~_close(got, right, _tolerance(mass, used))
     if not wrong.any():
@@ -370,7 +370,7 @@ def _judge(name, got, right, mass, shapes, mistakes, used=None, names=None):
         reason = f"{name}{list(at)} should be {should}, got {is_}"
         if used is not None and not used[at[0]]:
             row = _row(at[0], names)
-            reason += f": {row} was not used, it must stay exactly 0"
+            reason += f": {row} was not used, so it must stay exactly 0"
     return Verdict(False, reason, at)
 
 

@@ -1,8 +1,8 @@
-"""Prove a backward pass with nothing but forward passes."""
+"""Check a backward pass with nothing but forward passes."""
 
 import copy
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -160,13 +160,13 @@ def _slope(loss, table, entry, eps):
 def _check_measurable(layer, table, eps):
     if table is not layer.E and table is not layer.P:
         raise ValueError(
-            "table must be layer.E or layer.P itself: to move an entry of a "
+            "table must be layer.E or layer.P itself: moving an entry of a "
             "copy does not move the loss"
         )
     if table.dtype != np.float64:
         raise TypeError(
             f"the table must be float64, got {table.dtype}: in float32 a "
-            "step of 1e-6 drowns in rounding, and the error is of order 1"
+            "step of 1e-6 drowns in rounding, and a right gradient would fail"
         )
     if not 0 < eps < np.inf:
         raise ValueError(f"eps must be positive and finite, got {eps}")
@@ -275,7 +275,7 @@ def check_gradients(
     Parameters
     ----------
     layer : EmbeddingLayer
-        Anything with `forward`, `backward`, `E`, `P`, `cache`, `dE`, `dP`.
+        Anything with `forward`, `backward`, `E`, `P`, `dE`, `dP`.
     idx : array of int, shape (B, T)
         The batch.
     G : array, shape (B, T, C), optional
@@ -294,7 +294,7 @@ def check_gradients(
     -------
     GradientReport
         ``report.passed`` says whether all is well, ``print(report)`` why
-        not: one line a table, the diagnosis of a failure, and the mistakes
+        not: one line per table, the diagnosis of a failure, and the mistakes
         to which this batch is blind.
 
     Raises
@@ -327,6 +327,9 @@ def check_gradients(
         idx = idx.astype(np.intp)  # to NumPy, [[]] holds floats
     E, P = layer.E, layer.P
     forward = diagnose_out(out, idx, E, P, names=names)
+    if not forward.passed:
+        reason = f"forward is not E[idx] + P[:T]: {forward.reason}"
+        forward = replace(forward, reason=reason)
     dE = diagnose_dE(tried.dE, idx, G, E, names=names)
     dP = diagnose_dP(tried.dP, idx, G, P)
     kept_E = diagnose_unchanged(tried.E, E, "E", names=names)
@@ -413,7 +416,7 @@ def _blind_spots(idx, G, vocab_size, block_size):
     if idx.size == 0:
         blind.append("the batch is empty: any zero gradient passes")
     elif np.all(G == G[0, 0]):
-        blind.append("G is the same everywhere: b and t could be mixed up")
+        blind.append("G is the same at every (b, t): a mix-up of both passes")
     if len(used) == idx.size:
         blind.append("no id repeats: a scatter that loses repeats passes")
     if B == 1:

@@ -26,8 +26,8 @@ class EmbeddingLayer:
     Attributes
     ----------
     E : ndarray, shape (vocab_size, C)
-        Token table, float64, normal with standard deviation 0.02 (the value
-        that GPT-2 starts from).
+        Token table, float64, normal with standard deviation 0.02, as that
+        of GPT-2.
     P : ndarray, shape (block_size, C)
         Position table, drawn likewise.
     cache : tuple (idx, T) or None
@@ -48,8 +48,9 @@ class EmbeddingLayer:
 
     References
     ----------
-    Radford et al., "Language Models are Unsupervised Multitask Learners"
-    (2019): learned token and position tables, added.
+    Radford et al., "Improving Language Understanding by Generative
+    Pre-Training" (2018), equation 2: learned token and position tables,
+    added.
     """
 
     def __init__(self, vocab_size, block_size, C, seed=42):
@@ -145,7 +146,12 @@ def _positive_int(n, name):
 
 def _checked_ids(idx, vocab_size, block_size):
     """Return idx as a fresh integer array, or say what is wrong with it."""
-    ids = np.array(idx)  # a copy: later changes of idx must not reach cache
+    try:
+        ids = np.array(idx)  # a copy: later changes must not reach cache
+    except ValueError:  # NumPy's own message speaks of inhomogeneous shapes
+        raise ValueError(
+            "idx must have shape (B, T): its sequences differ in length"
+        ) from None
     if ids.size == 0 and isinstance(idx, list):
         ids = ids.astype(np.intp)  # [[]] holds no float, whatever NumPy says
     if ids.dtype.kind not in "iu":
@@ -159,7 +165,7 @@ def _checked_ids(idx, vocab_size, block_size):
         )
     if ids.shape[1] > block_size:
         raise ValueError(
-            f"T = {ids.shape[1]} is longer than block_size = {block_size}"
+            f"T = {ids.shape[1]} is larger than block_size = {block_size}"
         )
     # NumPy would read a negative id from the end of the table.
     if ids.size and (ids.min() < 0 or ids.max() >= vocab_size):

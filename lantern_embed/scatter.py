@@ -6,7 +6,8 @@ import numpy as np
 def scatter_add(table, idx, rows):
     """Add each row into the table row that its id names, in place.
 
-    Gives the same bytes as ``np.add.at(table, idx, rows)``, faster.
+    Gives the same bytes as ``np.add.at(table, idx, rows)``, and is faster
+    unless the batch is small (tens of rows).
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def scatter_add(table, idx, rows):
     if table.shape[1] % 2 == 0:
         pair = np.result_type(table, np.complex64)
         table, rows = table.view(pair), rows.view(pair)  # (V, C / 2)
-    numbers = _entry_numbers(table.shape, idx)
+    numbers = _entry_numbers(table.shape, idx.astype(np.intp, copy=False))
     np.add.at(table.reshape(-1), numbers.reshape(-1), rows.reshape(-1))
 
 
@@ -59,7 +60,7 @@ def _entry_numbers(shape, idx):
     V, C = shape
     if V <= idx.size:  # number the whole table, then pick rows of numbers
         return np.arange(V * C).reshape(V, C).take(idx, axis=0)
-    return idx.astype(np.intp)[..., None] * C + np.arange(C)  # (..., C)
+    return idx[..., None] * C + np.arange(C)  # (..., C)
 
 
 def _fits_the_flat_loop(table, idx, rows):

@@ -20,6 +20,9 @@ METADATA = {
         "name": "python3",
     },
     "language_info": {"name": "python"},
+    # In the live slides a picture that grows below its code stays in sight;
+    # a theme that fetches no fonts.
+    "rise": {"center": False, "theme": "serif"},
 }
 CELL_METADATA = {"slideshow", "tags", "jupyter"}
 PICTURE = NOTEBOOKS / "e_and_p.png"

@@ -365,7 +365,7 @@ FORWARD_MISTAKES = [
     (
         "reversed",
         lambda s, i, p: s.E[i] + p[::-1],
-        "reverse, position 0 got P[6]",
+        "reverse: position 0 got P[6]",
     ),
     (
         "last rows",
@@ -393,7 +393,7 @@ FORWARD_MISTAKES = [
     (
         "float32",
         lambda s, i, p: (s.E[i] + p).astype("f4"),
-        "out has dtype float32, it should be float64",
+        "out has dtype float32, not float64",
     ),
     ("tuple", lambda s, i, p: (s.E[i], p), "out is of type tuple"),
     ("list", lambda s, i, p: (s.E[i] + p).tolist(), "out is of type list"),
@@ -516,11 +516,16 @@ BACKWARD_MISTAKES = [
     ("no dE", lambda s, i, d: None, None, "dE is still None"),
     ("float32", lambda *a: add_at(*a).astype("f4"), None, "dtype float32"),
     ("list", lambda *a: add_at(*a).tolist(), None, "dE is of type list"),
-    ("first row", None, rows(lambda d: d[0]), "the first of 3 sequences only"),
+    ("first row", None, rows(lambda d: d[0]), "only the first of 3 sequences"),
     ("mean", None, rows(lambda d: d.mean(0)), "mean over the batch of 3"),
     ("(T, C)", None, lambda s, T, d: d.sum(0), "only the T = 7 rows in use"),
     ("shifted", None, shifted_dP, "gradient of position 0 is in row 1"),
-    ("beyond T", None, beyond_T, "row 7 was not used, it must stay exactly 0"),
+    (
+        "beyond T",
+        None,
+        beyond_T,
+        "row 7 was not used, so it must stay exactly 0",
+    ),
     ("swapped", None, rows(lambda d: d.sum(1)), "summed over positions; sum"),
     (
         "sign",
@@ -710,7 +715,7 @@ NAIVE_MISTAKES = [
     (
         "dP too",
         backward_with(naive_dE, rows(lambda d: d[0])),
-        "leave dP alone: row 0 of dP holds the first",
+        "leave dP alone: row 0 of dP holds only the first",
     ),
 ]
 
@@ -873,9 +878,9 @@ class Unhappy(EmbeddingLayer):
     ("answer", "says"),
     [
         (EmbeddingLayer(3, 4, 5), "hand over the class itself"),
-        (len, "not a class that starts with"),
-        (int, "not a class that starts with"),
-        ("MyLayer", "not a class that starts with"),
+        (len, "should be a class that starts with"),
+        (int, "should be a class that starts with"),
+        ("MyLayer", "should be a class that starts with"),
         (
             subclass(forward=lambda self: 1, backward=lambda self: 1),
             "could not be called: TypeError",

@@ -146,17 +146,17 @@ DE_MISTAKES = {
         "do not divide by the count",
         "row 'b' of dE is the mean of its 5",
     ),
-    "+= a sequence": (by_sequence, "one slice a sequence", "row 'b'"),
-    "+= a position": (by_position, "one slice a position", "row 'b'"),
+    "+= a sequence": (by_sequence, "one slice per sequence", "row 'b'"),
+    "+= a position": (by_position, "one slice per position", "row 'b'"),
     "first sequence": (
         scatter(idx[0], dout[0]),
         "only the first sequence",
-        "row 'a' was used 1 times",
+        "uses of row 'a' in the whole batch: 1",
     ),
     "last sequence": (
         scatter(idx[-1], dout[-1]),
         "only the last sequence",
-        "row 'b' was used 5 times",
+        "uses of row 'b' in the whole batch: 5",
     ),
     "idx transposed": (
         scatter(idx.T.ravel(), dout.reshape(-1, C)),
@@ -181,7 +181,7 @@ DE_MISTAKES = {
     "doubled": (DE * 2, "2 times what it should be", "row 'a'"),
     "unused row": (
         DE + 1e-30 * (np.arange(V) == 10)[:, None],
-        "was not used, it must stay exactly 0",
+        "was not used, so it must stay exactly 0",
         "row 'k'",
     ),
     "other shape": (DE[:-1], "has shape (10, 4)", "(11, 4)"),
@@ -199,7 +199,7 @@ DP_MISTAKES = {
     "reversed": (first_rows(DP[:T][::-1]), "in reverse", "row 0 of dP"),
     "beyond T": (
         DP + (np.arange(N) == 6)[:, None],
-        "was not used, it must stay exactly 0",
+        "was not used, so it must stay exactly 0",
         "row 6",
     ),
     "swapped": (first_rows(dout.sum(axis=1)), "B and T were swap", "row 0"),
@@ -629,7 +629,7 @@ def test_no_object_makes_a_diagnosis_raise():
         ((DE, DP), "dE is of type tuple, not a NumPy array"),
         (DE.tolist(), "dE is of type list, not a NumPy array"),
         (DE.view(Sub), "dE is of type Sub, not a NumPy array"),
-        (DE.astype(complex), "dE has dtype complex128, it should be float64"),
+        (DE.astype(complex), "dE has dtype complex128, not float64"),
         (DE * np.nan, "dE[0, 0] should be"),
     ],
 )
@@ -643,7 +643,7 @@ def test_what_is_not_a_gradient_at_all_is_named(thing, says):
         (lambda E: E.__setitem__((3, 2), 7), "row 'd' first, E[3, 2] was"),
         (lambda E: np.add.at(E, idx, dout), "by np.add.at(E, idx, dout)"),
         (add_into, "by `E[idx] += P[:T]`"),
-        (lambda E: np.copyto(E, 0), "E[0, 0] was 0.12573, is 0"),
+        (lambda E: np.copyto(E, 0), "E[0, 0] was 0.12573, is now 0"),
     ],
 )
 def test_a_changed_table_is_named_with_its_first_row(change, says):

@@ -254,14 +254,14 @@ def test_a_table_that_is_not_the_layers_own_is_refused(other):
     with pytest.raises(ValueError) as caught:
         numeric_grad(layer, IDX, other(layer), G)
     assert str(caught.value) == (
-        "table must be layer.E or layer.P itself: to move an entry of a "
+        "table must be layer.E or layer.P itself: moving an entry of a "
         "copy does not move the loss"
     )
 
 
 FLOAT32 = (
     "the table must be float64, got float32: in float32 a step of 1e-6 "
-    "drowns in rounding, and the error is of order 1"
+    "drowns in rounding, and a right gradient would fail"
 )
 
 
@@ -655,7 +655,9 @@ def test_a_forward_that_is_wrong_fails():
     dE, dP = check_gradients(a_layer(ForgetsP), IDX, G, names=names).tables
     assert dE.passed  # E does its part
     assert not dP.passed
-    assert dP.reason.startswith("P was forgotten")
+    assert dP.reason.startswith(
+        "forward is not E[idx] + P[:T]: P was forgotten"
+    )
     assert "row 'e'" in dP.reason
 
 
@@ -666,7 +668,9 @@ def test_a_forward_that_is_scaled_fails_both_tables():
 
     for table in check_gradients(a_layer(Doubles), IDX, G).tables:
         assert not table.passed
-        assert table.reason.startswith("out is scaled")
+        assert table.reason.startswith(
+            "forward is not E[idx] + P[:T]: out is scaled"
+        )
 
 
 def test_when_only_the_differences_are_wrong_the_report_says_so():
@@ -755,7 +759,7 @@ def test_a_sample_shows_the_first_of_many_touched_rows():
 
 # check_gradients: what a batch cannot show
 
-G_IS_FLAT = "G is the same everywhere: b and t could be mixed up"
+G_IS_FLAT = "G is the same at every (b, t): a mix-up of both passes"
 NO_REPEAT = "no id repeats: a scatter that loses repeats passes"
 B_IS_1 = "B is 1: a dP that leaves out sequences passes"
 ALL_USED = "every row of E is used: none has to stay zero"

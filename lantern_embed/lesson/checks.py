@@ -1,7 +1,7 @@
 """Answer to an exercise: right, not written yet, or what is wrong with it.
 
-Every check prints one paragraph and returns None. It raises nothing: an
-error in the learner's own code is shown as theirs, with its line.
+Every check prints one paragraph and returns None. It raises no error of its
+own: an error in the learner's code is shown as theirs, with its line.
 """
 
 import functools
@@ -117,6 +117,7 @@ def _their_error(error):
         return f"not yet: your code could not be called: {said}; {hint}", ""
     last = frames[-1]
     where = f"\n    line {last.lineno} of your code: {last.line or ''}"
+    said = "; ".join([said, *getattr(error, "__notes__", [])])
     return f"not yet: {last.name} raised {said}", where.rstrip(": ")
 
 
@@ -134,8 +135,8 @@ def _require_class(given, *methods):
     if not isinstance(given, type) or not issubclass(given, EmbeddingLayer):
         kind = "a class" if isinstance(given, type) else f"of type {name}"
         _not_yet(
-            f"this answer is {kind}, but not a class that starts with "
-            "`class YourName(EmbeddingLayer):`"
+            f"this answer is {kind}; it should be a class that starts "
+            "with `class YourName(EmbeddingLayer):`"
         )
     if all(getattr(given, m) is getattr(EmbeddingLayer, m) for m in methods):
         _not_written(f"{given.__name__} has no {methods[0]} of its own")
@@ -160,10 +161,23 @@ def _check_cache(layer, idx, after):
         _not_yet(f"{want}, {after} its second entry is {cache[1]!r}")
 
 
+def _call(method, argument, layer, idx):
+    """Call the learner's method; an error of theirs leaves with the sizes."""
+    try:
+        return method(argument)
+    except Exception as error:
+        (B, T), (V, C), n = idx.shape, layer.E.shape, len(layer.P)
+        error.add_note(
+            f"here B = {B}, T = {T}, C = {C}, vocab_size = {V}, "
+            f"block_size = {n}"
+        )
+        raise
+
+
 def _run_forward(layer, idx, names):
     """Run forward; stop if it is wrong or has changed a table."""
     given, before = idx.copy(), (layer.E.copy(), layer.P.copy())
-    out = layer.forward(given)
+    out = _call(layer.forward, given, layer, idx)
     if _empty(out):
         _not_written("forward returns None; end it with `return out`")
     rows = {"P[:T]": before[1][: idx.shape[1]]}
@@ -184,7 +198,7 @@ def _run_backward(layer, idx, dout, names):
     _run_forward(layer, idx, names)
     _check_cache(layer, idx, "after forward")
     given, before = dout.copy(), (layer.E.copy(), layer.P.copy())
-    back = layer.backward(given)
+    back = _call(layer.backward, given, layer, idx)
     _insist(
         diagnose_unchanged(
             layer.E,
@@ -239,9 +253,11 @@ def check_count(count):
         )
     triples = ((24, 32, 16), (7, 5, 3), (11, 2, 13))
     got = [count(*sizes) for sizes in triples]
-    call = "count(24, 32, 16)"
+    name = getattr(count, "__name__", "")
+    name = name if name.isidentifier() else "count"  # a lambda has none
+    call = f"{name}(24, 32, 16)"
     if any(_empty(n) for n in got):
-        _not_written("count returns None; end it with `return`")
+        _not_written(f"{name} returns None; end it with `return`")
     for n in got:
         if isinstance(n, bool) or not isinstance(n, int | np.integer):
             _not_yet(
@@ -273,13 +289,13 @@ def check_count(count):
             _not_yet(f"{call} gives {got[0]}, which is {formula}")
     if len(set(got)) == 1:
         _not_yet(
-            f"count gives {got[0]} for all sizes tried: compute it from the "
+            f"{name} gives {got[0]} for all sizes tried: compute it from the "
             "three arguments"
         )
     for sizes, n, wanted in zip(triples, got, right, strict=True):
         if n != wanted:
             _not_yet(
-                f"count{sizes} gives {n}: E has {sizes[0]} rows, P has "
+                f"{name}{sizes} gives {n}: E has {sizes[0]} rows, P has "
                 f"{sizes[1]}, and each row holds {sizes[2]} numbers"
             )
 
@@ -301,7 +317,10 @@ def check_forward(MyLayer):
             _check_cache(layer, idx, "after forward")
             for other in (layer.E, layer.P, *outs[:-1]):
                 if np.shares_memory(outs[-1], other):
-                    _not_yet("out is not a fresh array: it shares its memory")
+                    _not_yet(
+                        "out is not a fresh array: it shares memory with E, "
+                        "P or an earlier out"
+                    )
     return (
         "out is E[idx] + P[:T] for batches of several shapes, cache is "
         "(idx, T), and E and P are as they were."
@@ -367,7 +386,8 @@ def check_frozen(FrozenPositions):
                 raise
             if isinstance(layer.dE, np.ndarray) and not np.any(layer.dE):
                 _not_yet(
-                    "dE is all zeros, so E is frozen as well: only dP stays 0"
+                    "dE is all zeros, so E is frozen as well: only dP "
+                    "should be 0"
                 )
             _insist(
                 diagnose_dE(
@@ -475,7 +495,7 @@ def check_naive(NaiveLayer):
             if dE.passed:
                 _not_yet(
                     "dE is still right, so the scatter is not naive yet: put "
-                    "`dE[idx] += dout` in the place of np.add.at"
+                    "`dE[idx] += dout` instead of np.add.at"
                 )
             if "only its last slice" not in dE.reason:
                 _not_yet(
@@ -516,8 +536,8 @@ def check_mystery(answer):
     if report.passed:
         _not_yet(
             f"{name} is right: on 'the lamp keeper ', where 'e' comes four "
-            "times, its dE and its dP pass the gradient check. Run it on the "
-            "other two, with a batch like that"
+            "times, its dE and its dP pass the gradient check. Run the "
+            "check on the other two, with a batch like that"
         )
     reasons = [t.reason for t in report.tables if not t.passed]
-    return f"{name} is broken: {reasons[0]}."
+    return f"{name} is broken: on 'the lamp keeper ', {reasons[0]}."

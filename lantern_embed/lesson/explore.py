@@ -9,7 +9,7 @@ from IPython.display import display
 
 from ..corpus import chars, data, stoi, vocab_size
 from ..layer import EmbeddingLayer
-from .figures import Heatmap, heatmaps_png
+from .figures import WIDTH, Heatmap, heatmaps_png
 
 
 def batch_heatmaps(layer, B, T):
@@ -57,7 +57,7 @@ def character_heatmap(layer, idx, dout, character):
     row = stoi[character]
     places = np.flatnonzero(idx[0] == row)
     return Heatmap(
-        f"{character!r} is used {len(places)} times",
+        f"{character!r}: uses in the batch: {len(places)}",
         np.vstack([layer.E[row] / 0.02, dout[0, places], layer.dE[row]]),
         "row",
         ["E / 0.02", *(f"dout[0, {t}]" for t in places), "dE"],
@@ -120,7 +120,8 @@ def character_box(widgets):
 
 def _box(widgets, draw, **sliders):
     """Put sliders over the picture that `draw` makes of their values."""
-    picture, facts = widgets.Image(format="png"), widgets.HTML()
+    picture = widgets.Image(format="png", width=100 * WIDTH)  # as it is
+    facts = widgets.HTML()
 
     def redraw(_=None):
         values = {name: slider.value for name, slider in sliders.items()}
@@ -142,8 +143,8 @@ def _show(build):
             "restart the kernel. The figure above shows one setting."
         )
         return
-    # The usual text of a widget is its repr; a reader without widgets is
-    # better served by a sentence.
+    print("Run this cell to get the sliders, also in a reopened notebook.")
+    # The usual text of a widget, its repr, would help no reader.
     display(
         {
             "application/vnd.jupyter.widget-view+json": {
@@ -151,7 +152,7 @@ def _show(build):
                 "version_minor": 0,
                 "model_id": build(ipywidgets).model_id,
             },
-            "text/plain": "Sliders: run this cell to move them.",
+            "text/plain": "(sliders)",
         },
         raw=True,
     )

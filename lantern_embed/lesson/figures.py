@@ -49,7 +49,7 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A table to draw: one coloured cell an entry, row 0 on top.
+    """A table to draw: one coloured cell per entry, row 0 on top.
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Bars:
-    """Counts to draw as bars beside a heatmap, one a row.
+    """Counts to draw as bars beside a heatmap, one per row.
 
     Attributes
     ----------
     title : str
         What is counted.
     counts : ndarray of int, shape (rows,)
-        One count a row of the heatmap.
+        One count per row of the heatmap.
     """
 
     title: str
@@ -125,7 +125,7 @@ def draw_heatmaps(
     -------
     fig : matplotlib.figure.Figure
     alt : str
-        What the picture shows, a line a panel, read off the drawing.
+        What the picture shows, a line per panel, read off the drawing.
     """
     if limit is None:
         limit = max(np.max(np.abs(m.values), initial=0.0) for m in maps)
@@ -162,7 +162,7 @@ def _place_panels(fig, maps, joins, bars):
         longest = max(map(len, heatmap.rows)) if heatmap.rows else 2
         sign = 0.35 if 0 < n <= len(joins) else 0.0
         panels.append((sign + 0.45 + 0.09 * longest, None, 0.2))
-    panels.append((0.1, 0.18, 0.8))
+    panels.append((0.15, 0.18, 0.8))
     if bars is not None:
         panels.append((0.35, None, 0.1))
     width, height = fig.get_size_inches()
@@ -207,7 +207,7 @@ def _mark_rows(ax, rows, n_cols):
     ]
     ax.add_collection(PolyCollection(boxes, **HATCH), autolim=False)
     ax.plot(
-        [n_cols + 0.6] * len(rows),
+        [1.03 * n_cols] * len(rows),
         [row + 0.5 for row in rows],
         marker="$0$",
         markersize=5,
