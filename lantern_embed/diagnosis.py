@@ -266,7 +266,7 @@ def diagnose_dP(dP, idx, dout, P, *, previous=None):  # noqa: N802
             "batch, dout.sum(axis=0)": table(dout[0]),
             f"{row} holds only the last of {B} sequences: sum over the "
             "batch, dout.sum(axis=0)": table(dout[-1]),
-            f"dP is shifted: the gradient of position 0 is in row {k}, write "
+            f"dP is shifted: the gradient of position 0 is in row {k}; write "
             "into dP[:T]": np.roll(right, k, axis=0),
             f"{row} is wrong because dP[:T] is in reverse": table(
                 right[:T][::-1]
