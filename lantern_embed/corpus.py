@@ -93,6 +93,8 @@ def decode(ids):
     s = []
     for t, i in enumerate(ids):
         try:
+            if isinstance(i, bool):
+                raise TypeError  # an int to Python, but no id to anybody
             i = operator.index(i)
         except TypeError:
             raise TypeError(

@@ -406,7 +406,7 @@ def _uncleared(name, row, right, last, used, previous):
 
 def _multiple(name, row, got, right, B):
     s = _factor(got, right)
-    sentence = f"{name} is {s:.6g} times what it should be, see {row}"
+    sentence = f"{name} is {s:.10g} times what it should be, see {row}"
     if np.isclose(s, 1 / B):
         sentence = f"{row} is the mean over the batch of {B}: take the sum"
     if np.isclose(s, -1):

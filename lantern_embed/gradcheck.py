@@ -1,12 +1,12 @@
 """Check a backward pass with nothing but forward passes."""
 
 import copy
-import operator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .diagnosis import (
+    Verdict,
     diagnose_dE,
     diagnose_dP,
     diagnose_out,
@@ -69,6 +69,8 @@ def rel_err(a, b):
 
     Raises
     ------
+    TypeError
+        If an array does not hold real numbers.
     ValueError
         If the shapes differ.
 
@@ -91,7 +93,8 @@ def numeric_grad(layer, idx, table, G, eps=1e-6):
         The batch.
     table : ndarray
         ``layer.E`` or ``layer.P`` itself, float64. Each entry is moved by
-        eps both ways, then put back exactly, even if forward raises.
+        eps both ways, then put back exactly, even if forward raises;
+        ``layer.cache`` is put back, too.
     G : array, shape (B, T, C)
         Upstream gradient: the loss is ``scalar_loss(layer.forward(idx), G)``.
     eps : float, optional
@@ -126,8 +129,12 @@ def numeric_grad(layer, idx, table, G, eps=1e-6):
            [0.],
            [0.]])
     """
-    _check_measurable(layer, table, eps)
-    return _measure(layer, idx, table, range(len(table)), G, eps)
+    _check_measurable(layer, table)
+    eps, cache = _checked_eps(eps), layer.cache
+    try:
+        return _measure(layer, idx, table, range(len(table)), G, eps)
+    finally:
+        layer.cache = cache
 
 
 def _measure(layer, idx, table, rows, G, eps):
@@ -157,7 +164,7 @@ def _slope(loss, table, entry, eps):
     return (above - below) / (2 * eps)
 
 
-def _check_measurable(layer, table, eps):
+def _check_measurable(layer, table):
     if table is not layer.E and table is not layer.P:
         raise ValueError(
             "table must be layer.E or layer.P itself: moving an entry of a "
@@ -168,13 +175,29 @@ def _check_measurable(layer, table, eps):
             f"the table must be float64, got {table.dtype}: in float32 a "
             "step of 1e-6 drowns in rounding, and a right gradient would fail"
         )
+
+
+def _checked_eps(eps):
+    if not isinstance(eps, int | float | np.integer | np.floating):
+        raise TypeError(f"eps must be a number, got {eps!r}")
     if not 0 < eps < np.inf:
         raise ValueError(f"eps must be positive and finite, got {eps}")
+    return float(eps)  # a float32 would pull the slopes down to float32
+
+
+def _checked_sample(sample):
+    if isinstance(sample, bool) or not isinstance(sample, int | np.integer):
+        raise TypeError(f"sample must be an integer or None, got {sample!r}")
+    if sample < 1:
+        raise ValueError(f"sample must be at least 1, got {sample}")
 
 
 def _same_shape(a, b):
-    # float64: in uint8, 1 - 3 is 254.
-    a, b = (np.asarray(x, np.float64) for x in (a, b))
+    a, b = np.asarray(a), np.asarray(b)
+    for x in (a, b):
+        if x.dtype.kind not in "iuf":
+            raise TypeError(f"rel_err wants real numbers, got {x.dtype}")
+    a, b = a.astype(np.float64), b.astype(np.float64)  # in uint8, 1 - 3 is 254
     if a.shape != b.shape:
         raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
     return a, b
@@ -237,7 +260,7 @@ class GradientReport:
     """
 
     tables: tuple
-    blind: tuple
+    blind: tuple = ()
 
     @property
     def passed(self):
@@ -312,54 +335,79 @@ def check_gradients(
     True
     """
     for table in (layer.E, layer.P):
-        _check_measurable(layer, table, eps)
-    if sample is not None and operator.index(sample) < 1:
-        raise ValueError(f"sample must be at least 1, got {sample}")
+        _check_measurable(layer, table)
+    eps = _checked_eps(eps)
+    if sample is not None:
+        _checked_sample(sample)
+    names = None if names is None else list(names)
     rng = np.random.default_rng(seed)
-    tried = copy.deepcopy(layer)  # the layer itself is left as it was
-    out = tried.forward(idx)
-    G = rng.standard_normal(np.shape(out)) if G is None else np.asarray(G)
-    scalar_loss(out, G)  # a G of another shape stops here
-    tried.backward(G)
+    E, P = layer.E, layer.P
 
-    idx = np.asarray(idx)
+    # All runs go over copies: layer, idx and G are left as they were.
+    tried, measured = copy.deepcopy(layer), copy.deepcopy(layer)
+    given = copy.deepcopy(idx)
+    out = tried.forward(given)
+    idx = np.array(idx)
     if idx.size == 0:
         idx = idx.astype(np.intp)  # to NumPy, [[]] holds floats
-    E, P = layer.E, layer.P
-    forward = diagnose_out(out, idx, E, P, names=names)
-    if not forward.passed:
-        reason = f"forward is not E[idx] + P[:T]: {forward.reason}"
-        forward = replace(forward, reason=reason)
-    dE = diagnose_dE(tried.dE, idx, G, E, names=names)
-    dP = diagnose_dP(tried.dP, idx, G, P)
+    forward = _diagnose_forward(out, idx, E, P, names)
+    if np.shape(out) != (*idx.shape, E.shape[1]):  # no loss to speak of
+        tables = [("dE", E), ("dP", P)]
+        return GradientReport(
+            tuple(
+                TableCheck(name, 0, len(table), False, reason=forward.reason)
+                for name, table in tables
+            )
+        )
+    G = rng.standard_normal(out.shape) if G is None else np.array(G)
+    scalar_loss(out, G)  # a G of another shape stops here
+    dout = G.copy()
+    tried.backward(dout)
+
     kept_E = diagnose_unchanged(tried.E, E, "E", names=names)
     kept_P = diagnose_unchanged(tried.P, P, "P")
+    read_only = (
+        _same(given, idx, "forward changed idx itself: only read it"),
+        _same(dout, G, "backward changed dout itself: only read it"),
+    )
 
-    # A wrong output or a table that moves spoils the differences of both.
-    shared = (forward, kept_E, kept_P)
-
-    def check(name, table, grad, used, kept, *verdicts):
-        reasons = [v.reason for v in (kept, *verdicts) if not v.passed]
+    def check(name, table, grad, used, kept, verdict):
+        # Whatever the numbers say, a table, idx and dout are only read.
+        unharmed = all(v.passed for v in (kept, *read_only))
+        verdicts = (kept, *read_only, verdict, forward, kept_E, kept_P)
+        reasons = [v.reason for v in verdicts if not v.passed]
         if not _comparable(grad, table):
             return TableCheck(name, 0, len(table), False, reason=reasons[0])
         rows = _rows_to_measure(grad, used, sample, rng)
         numeric = _measure(measured, idx, table, rows, G, eps)
-        return _judge(name, grad, rows, numeric, used, kept.passed, reasons)
+        return _judge(name, grad, rows, numeric, used, unharmed, reasons)
 
-    measured = copy.deepcopy(layer)
     used_E, used_P = np.unique(idx), np.arange(idx.shape[1])
+    dE = diagnose_dE(tried.dE, idx, G, E, names=names)
+    dP = diagnose_dP(tried.dP, idx, G, P)
     return GradientReport(
         tables=(
-            check("dE", measured.E, tried.dE, used_E, kept_E, dE, *shared),
-            check("dP", measured.P, tried.dP, used_P, kept_P, dP, *shared),
+            check("dE", measured.E, tried.dE, used_E, kept_E, dE),
+            check("dP", measured.P, tried.dP, used_P, kept_P, dP),
         ),
-        blind=_blind_spots(idx, G, len(E), len(P)),
+        blind=_blind_spots(idx, G, len(E), len(P), sample),
     )
+
+
+def _diagnose_forward(out, idx, E, P, names):
+    verdict = diagnose_out(out, idx, E, P, names=names)
+    reason = f"forward is not E[idx] + P[:T]: {verdict.reason}"
+    return verdict if verdict.passed else replace(verdict, reason=reason)
+
+
+def _same(after, before, reason):
+    same = np.array_equal(after, before, equal_nan=True)
+    return Verdict(same, "" if same else reason)
 
 
 def _comparable(grad, table):
     return (
-        isinstance(grad, np.ndarray)
+        type(grad) is np.ndarray  # a mask would hide entries
         and grad.shape == table.shape
         and grad.dtype.kind in "iuf"
     )
@@ -408,21 +456,25 @@ def _judge(name, grad, rows, numeric, used, kept, reasons):
     )
 
 
-def _blind_spots(idx, G, vocab_size, block_size):
+def _blind_spots(idx, G, vocab_size, block_size, sample):
     """Say which mistakes would not show on this batch."""
     B, T = idx.shape
-    used = np.unique(idx)
-    blind = []
-    if idx.size == 0:
-        blind.append("the batch is empty: any zero gradient passes")
-    elif np.all(G == G[0, 0]):
-        blind.append("G is the same at every (b, t): a mix-up of both passes")
-    if len(used) == idx.size:
-        blind.append("no id repeats: a scatter that loses repeats passes")
-    if B == 1:
-        blind.append("B is 1: a dP that leaves out sequences passes")
-    if len(used) == vocab_size:
-        blind.append("every row of E is used: none has to stay zero")
-    if T == block_size:
-        blind.append("T is block_size: no row of P has to stay zero")
-    return tuple(blind)
+    used = len(np.unique(idx))
+    spots = {
+        "the batch is empty: any zero gradient passes": idx.size == 0,
+        "G is the same at every (b, t): a mix-up of both passes": (
+            idx.size > 0 and np.all(G == G[:1, :1])
+        ),
+        f"G is tiny: an absolute error of {ABS_TOL} passes": (
+            idx.size > 0 and np.max(np.abs(G)) < 1e3 * ABS_TOL
+        ),
+        "no id repeats: a scatter that loses repeats passes": used == idx.size,
+        "B is 1: a dP that leaves out sequences passes": B == 1,
+        "T is 1: a mix-up of positions passes": T == 1,
+        "every row of E is used: none has to stay zero": used == vocab_size,
+        "T is block_size: no row of P has to stay zero": T == block_size,
+        "a sample of the used rows: a mistake in the others passes": (
+            sample is not None and sample < max(used, T)
+        ),
+    }
+    return tuple(spot for spot, blind in spots.items() if blind)

@@ -683,7 +683,7 @@ WINDOW_MISTAKES = [
         np.zeros((1, 32), bool),
         "these ids have dtype bool: they name rows",
     ),
-    ("no rows", np.zeros((0, 32), int), "the batch holds no sequence"),
+    ("no rows", np.zeros((0, 32), int), "this batch is empty"),
     ("3-D", np.zeros((1, 1, 32), int), "this one has 3"),
     ("id", np.full((1, 32), 24), "id 24 at (b, t) = (0, 0) is outside 0..23"),
     ("ragged", [[1, 2], [3]], "not all of one length"),

@@ -45,6 +45,38 @@ def test_conda_gets_nothing_else():
     assert set(conda_pins()) == names
 
 
+def test_conda_gets_a_supported_python():
+    text = (ROOT / "environment.yml").read_text("utf-8")
+    minor = int(re.search(r"- python=3\.(\d+)$", text, re.M)[1])
+    assert minor >= 11
+
+
+def test_pytest_alone_is_strict_and_runs_everything():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    settings = settings["tool"]["pytest"]["ini_options"]
+    assert "--nbval" in settings["addopts"]
+    assert not [o for o in settings["addopts"] if "lax" in o or "saniti" in o]
+    assert settings["testpaths"] == ["tests", "lantern_embed", "notebooks"]
+    assert settings["filterwarnings"][0] == "error"
+
+
+def test_ci_runs_the_test_command_of_readme():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    block = readme.split("<!-- test command -->\n```sh\n")[1]
+    assert block.splitlines()[0].split(" && ") == [
+        "python3 -m venv .venv",
+        '.venv/bin/pip install -e ".[test]"',
+        ".venv/bin/pytest",
+    ]
+    assert "test command" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_readme_links_lead_somewhere():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for target in re.findall(r"\]\((?!http)(.*?)\)", readme):
+        assert (ROOT / target).exists()
+
+
 def test_the_library_asks_only_for_ranges():
     assert PROJECT["dependencies"] == ["numpy>=2.0,<3", "matplotlib>=3.9"]
     assert PROJECT["requires-python"] == ">=3.11"

@@ -762,6 +762,7 @@ def test_a_sample_shows_the_first_of_many_touched_rows():
 G_IS_FLAT = "G is the same at every (b, t): a mix-up of both passes"
 NO_REPEAT = "no id repeats: a scatter that loses repeats passes"
 B_IS_1 = "B is 1: a dP that leaves out sequences passes"
+T_IS_1 = "T is 1: a mix-up of positions passes"
 ALL_USED = "every row of E is used: none has to stay zero"
 FULL_BLOCK = "T is block_size: no row of P has to stay zero"
 EMPTY = "the batch is empty: any zero gradient passes"
@@ -796,7 +797,7 @@ EMPTY = "the batch is empty: any zero gradient passes"
         pytest.param(
             [[3]],
             None,
-            (G_IS_FLAT, NO_REPEAT, B_IS_1),
+            (G_IS_FLAT, NO_REPEAT, B_IS_1, T_IS_1),
             id="a single id",
         ),
         pytest.param(
