@@ -120,12 +120,12 @@ def compare(python, title, env, cwd):
         capture_output=True,
         text=True,
     )
-    found = run.stdout.splitlines()
     if run.returncode:
-        found = [f"did not run: {run.stderr.strip().splitlines()[-1]}"]
-    print(
-        f"{title}: {len(found)} lines differ", *found, sep="\n  ", flush=True
-    )
+        print(f"{title}: did not run: {run.stderr.strip().splitlines()[-1]}")
+        return
+    count, *found = run.stdout.splitlines()
+    print(f"{title}: {len(found)} of {count} lines differ")
+    print(*(f"  {line}\n" for line in found), sep="", end="", flush=True)
 
 
 def run_set(name, python, packages):

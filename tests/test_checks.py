@@ -910,3 +910,75 @@ def test_nothing_raises_at_a_learner(reply):
     for check in CHECKS:
         for thing in things:
             assert reply(check, thing).startswith("not ")
+
+
+def test_a_cache_that_cannot_index_is_refused(reply):
+    floats = forward_with(
+        lambda self, idx, P: self.E[idx] + P,
+        cache=lambda idx: (idx.astype(float), idx.shape[1]),
+    )
+    assert "its first entry is not the batch idx" in reply(
+        check_forward, floats
+    )
+
+
+def test_an_output_that_is_used_again_is_refused(reply):
+    class Reuses(EmbeddingLayer):
+        out = np.zeros((0, 0, 0))
+
+        def forward(self, idx):
+            out = super().forward(idx)
+            if self.out.shape != out.shape:
+                self.out = np.empty_like(out)
+            self.out[:] = out
+            return self.out
+
+    assert "out is not a fresh array" in reply(check_forward, Reuses)
+
+
+def test_a_forward_that_empties_idx_is_told_so_first(reply):
+    class Empties(EmbeddingLayer):
+        def forward(self, idx):
+            idx[:] = 0
+            return super().forward(idx)
+
+    assert "forward changed idx itself" in reply(check_forward, Empties)
+
+
+def test_naive_must_be_naive_at_every_size(reply):
+    class Sometimes(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(dout)
+            if dout.shape[2] != 8:
+                self.dE = np.zeros_like(self.E)
+                self.dE[self.cache[0]] += dout
+
+    assert "naive for some sizes only" in reply(check_naive, Sometimes)
+
+
+def test_a_learners_error_comes_with_the_sizes_of_the_check(reply):
+    class Whole(EmbeddingLayer):
+        def forward(self, idx):
+            return self.E[idx] + self.P
+
+    said = reply(check_forward, Whole)
+    assert "operands could not be broadcast" in said
+    assert "B = 3, T = 7, C = 5, vocab_size = 24, block_size = 32" in said
+
+
+def test_count_is_called_by_its_own_name(reply):
+    def parameters(vocab_size, block_size, C):
+        return vocab_size * C
+
+    assert "parameters(24, 32, 16) gives 384" in reply(check_count, parameters)
+    assert "count gives 1 for all" in reply(check_count, lambda V, n, C: 1)
+
+
+@pytest.mark.parametrize("empty", [[], [[]], np.zeros((2, 0), int)], ids=str)
+def test_an_empty_window_is_called_empty(reply, empty):
+    assert "this batch is empty" in reply(check_full_window, empty)
+
+
+def test_a_masked_window_is_no_batch(reply):
+    masked = np.ma.masked_all((1, 32), dtype=int)
+    assert "not a batch of ids" in reply(check_full_window, masked)

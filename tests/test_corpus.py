@@ -148,3 +148,9 @@ def test_decode_names_what_is_no_integer(ids, shown, t):
     assert str(caught.value) == (
         f"decode wants integers, got {shown} at position {t}"
     )
+
+
+@pytest.mark.parametrize("yes", [True, np.True_])
+def test_decode_takes_no_boolean_for_an_id(yes):
+    with pytest.raises(TypeError, match="wants integers, got .*True.* at"):
+        decode([3, yes])

@@ -872,3 +872,127 @@ def test_a_report_cannot_be_edited():
     for part in (report, report.tables[0]):
         with pytest.raises(AttributeError):
             part.blind = part.reason = ""
+
+
+# What a layer may only read
+
+
+@pytest.mark.parametrize("change", [2.0, 0.0], ids=["doubled", "zeroed"])
+def test_a_backward_that_changes_dout_fails_and_cannot_reach_G(change):
+    # Both sides of the comparison would else shrink or grow alike.
+    class Changes(EmbeddingLayer):
+        def backward(self, dout):
+            dout *= change
+            super().backward(dout)
+
+    given = G.copy()
+    report = check_gradients(a_layer(Changes), IDX, given)
+    assert not any(table.passed for table in report.tables)
+    assert report.tables[0].reason.startswith("backward changed dout itself")
+    assert given.tobytes() == G.tobytes()
+
+
+def test_a_forward_that_changes_idx_fails_and_cannot_reach_the_callers():
+    class Changes(EmbeddingLayer):
+        def forward(self, idx):
+            out = super().forward(idx)
+            idx[:] = 0
+            return out
+
+    given = IDX.copy()
+    report = check_gradients(a_layer(Changes), given, G)
+    assert not any(table.passed for table in report.tables)
+    assert report.tables[1].reason.startswith("forward changed idx itself")
+    assert np.array_equal(given, IDX)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, [1, 2, 3], np.zeros((B, T, 2 * C)), np.zeros((T, C))],
+    ids=["None", "a list", "two wide", "no batch"],
+)
+def test_an_output_of_another_shape_fails_and_says_so(answer):
+    class Odd(EmbeddingLayer):
+        def forward(self, idx):
+            super().forward(idx)
+            return answer
+
+    report = check_gradients(a_layer(Odd), IDX)
+    for table in report.tables:
+        assert not table.passed
+        assert table.reason.startswith("forward is not E[idx] + P[:T]: ")
+    assert str(report).count("FAIL") == 2
+
+
+def test_a_masked_gradient_cannot_hide_a_wrong_entry():
+    class Masks(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(dout)
+            self.dE[4] += 1
+            self.dE = np.ma.masked_where(
+                np.arange(VOCAB * C).reshape(-1, C) // C == 4, self.dE
+            )
+
+    assert not check_gradients(a_layer(Masks), IDX, G).passed
+
+
+def test_numeric_grad_puts_the_cache_back():
+    layer = a_layer()
+    layer.forward([[1, 2]])
+    cache = layer.cache
+    numeric_grad(layer, IDX, layer.E, G)
+    assert layer.cache is cache
+
+
+@pytest.mark.parametrize("eps", [np.float32(1e-6), np.float16(1e-3), 1])
+def test_eps_of_any_kind_gives_float64_slopes(eps):
+    layer = a_layer()
+    assert numeric_grad(layer, IDX, layer.P, G, eps).dtype == np.float64
+    assert check_gradients(layer, IDX, G, eps=eps).passed
+
+
+@pytest.mark.parametrize("eps", ["1e-6", None, [1e-6], 1j])
+def test_an_eps_that_is_no_number_is_refused(eps):
+    with pytest.raises(TypeError, match="eps must be a number, got"):
+        check_gradients(a_layer(), IDX, G, eps=eps)
+
+
+@pytest.mark.parametrize("sample", [1.5, "a", True, [2]])
+def test_a_sample_that_is_no_integer_is_refused(sample):
+    with pytest.raises(TypeError, match="sample must be an integer or None"):
+        check_gradients(a_layer(), IDX, G, sample=sample)
+
+
+@pytest.mark.parametrize("odd", [[1j], ["a"], [True], [None]])
+def test_rel_err_wants_real_numbers(odd):
+    with pytest.raises(TypeError, match="rel_err wants real numbers, got"):
+        rel_err([1.0], odd)
+    with pytest.raises(TypeError, match="rel_err wants real numbers, got"):
+        rel_err(odd, [1.0])
+
+
+def test_names_may_come_from_a_generator():
+    class Doubles(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(2 * dout)
+
+    names = (c for c in "abcdefghijk")
+    report = check_gradients(a_layer(Doubles), IDX, G, names=names)
+    assert "row 'a'" in report.tables[0].reason
+
+
+@pytest.mark.parametrize(
+    ("scale", "blind"), [(1e-9, True), (0.0, True), (1e-3, False)]
+)
+def test_a_tiny_G_is_said_to_hide_everything(scale, blind):
+    spots = check_gradients(a_layer(), IDX, scale * G).blind
+    assert any(spot.startswith("G is tiny") for spot in spots) == blind
+
+
+@pytest.mark.parametrize(
+    ("sample", "blind"), [(None, False), (1, True), (5, True), (6, False)]
+)
+def test_a_sample_of_the_rows_is_said_to_be_one(sample, blind):
+    # Six rows of E are used, and five of P.
+    spots = check_gradients(a_layer(), IDX, G, sample=sample).blind
+    assert any(spot.startswith("a sample") for spot in spots) == blind
