@@ -241,6 +241,14 @@ def test_lists_do_for_idx_and_G():
     )
 
 
+def test_G_may_hold_integers():
+    layer, ones = EmbeddingLayer(VOCAB, BLOCK, C), np.ones((B, T, C))
+    np.testing.assert_array_equal(
+        numeric_grad(layer, IDX, layer.E, ones.astype(int)),
+        numeric_grad(layer, IDX, layer.E, ones),
+    )
+
+
 @pytest.mark.parametrize(
     "other",
     [

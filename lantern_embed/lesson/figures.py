@@ -172,7 +172,14 @@ def _place_panels(fig, maps, joins, bars):
     for n, (before, w, behind) in enumerate(panels):
         w = share if w is None else w
         box = (x + before, 0.55, w, height - 0.9)
-        axes.append(fig.add_axes(np.divide(box, (width, height) * 2)))
+        ax = fig.add_axes(np.divide(box, (width, height) * 2))
+        # Left to itself, matplotlib measures every tick label several times
+        # to find a place for the labels of the axes.
+        ax.xaxis.set_label_coords(0.5, -0.3 / (height - 0.9))
+        if n < len(maps):
+            sign = 0.35 if 0 < n <= len(joins) else 0.0
+            ax.yaxis.set_label_coords((sign + 0.22 - before) / w, 0.5)
+        axes.append(ax)
         if 0 < n <= len(joins):
             fig.text(x / width, 0.5, joins[n - 1], fontsize=22)
         x += before + w + behind
@@ -182,12 +189,8 @@ def _place_panels(fig, maps, joins, bars):
 def _draw_heatmap(ax, heatmap, norm, colours):
     n_rows, n_cols = heatmap.values.shape
     mesh = ax.pcolormesh(heatmap.values, norm=norm, cmap=colours)
-    ax.set(
-        title=heatmap.title,
-        xlabel="channel",
-        ylabel=heatmap.row_axis,
-        ylim=(n_rows, 0),
-    )
+    ax.set_title(heatmap.title, y=1.0)
+    ax.set(xlabel="channel", ylabel=heatmap.row_axis, ylim=(n_rows, 0))
     ax.set_xticks(*_ticks(range(n_cols), at_most=4))
     if heatmap.rows is None:
         ax.set_yticks(*_ticks(range(n_rows), at_most=8))
@@ -224,8 +227,10 @@ def _draw_bars(ax, bars, heatmap):
     rows = np.arange(len(bars.counts))
     drawn = ax.barh(rows + 0.5, bars.counts, height=0.8, color="#4c72b0")
     ax.bar_label(drawn, padding=3, fontsize=9)
-    ax.set(title=bars.title, xlabel="count")
-    ax.set(ylim=(len(rows), 0), xlim=(0, 1.15 * max(bars.counts)))
+    ax.set_title(bars.title, y=1.0)
+    ax.set(
+        xlabel="count", ylim=(len(rows), 0), xlim=(0, 1.15 * max(bars.counts))
+    )
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_yticks(rows + 0.5, _printable(heatmap.rows))
     ax.tick_params(axis="y", labelfontfamily="DejaVu Sans Mono")
