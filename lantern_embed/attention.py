@@ -43,7 +43,7 @@ def self_attention(X, Wq, Wk, Wv):
     -------
     ndarray, shape (B, T, hs)
         ``softmax(Q @ K.T / sqrt(hs)) @ V``, without a mask: each position
-        sees all others.
+        sees all, itself included.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """The Lantern Bay corpus: its text, its alphabet, and the way between them.
 
-Every name here is a constant or a pure function, so importing the module
-twice, or from two projects, always gives the same ids.
+Every name here is a constant, not to be written to, or a pure function, so
+importing the module twice, or from two projects, always gives the same ids.
 """
 
 import operator
@@ -111,3 +111,4 @@ def decode(ids):
 
 
 data = np.array(encode(CORPUS), dtype=np.int64)
+data.flags.writeable = False  # shared by all; batches are often views of it

@@ -247,7 +247,7 @@ def diagnose_dP(dP, idx, dout, P, *, previous=None):  # noqa: N802
     }
 
     def table(rows):
-        return np.concatenate([rows, np.zeros((n - len(rows), C))])
+        return np.concatenate([rows, np.zeros((n - len(rows), C), P.dtype)])
 
     right = table(dout.sum(axis=0))
 
@@ -389,18 +389,19 @@ def _uncleared(name, row, right, last, used, previous):
         return {}
     used = used[:, None]
     old = f"the previous call's gradient: start {name} from zeros every time"
-    mistakes = {
-        f"{row} was added to {old}": previous + right,
-        f"{row} is unused now, yet holds {old}": np.where(
-            used, right, previous
-        ),
-    }
+    mistakes = {f"{row} was added to {old}": previous + right}
     if last is not right:
-        mistakes |= {
-            f"{row} was added to {old}, and use np.add.at": previous + last,
-            f"see {row}: unused rows hold {old}; used ones keep one slice, "
-            "use np.add.at": np.where(used, last, previous),
-        }
+        added = f"{row} was added to {old}, and use np.add.at"
+        mistakes[added] = previous + last
+    if np.any(previous[~used[:, 0]]):
+        stale = f"{row} is unused now, yet holds {old}"
+        mistakes[stale] = np.where(used, right, previous)
+        if last is not right:
+            both = (
+                f"see {row}: unused rows hold {old}; used ones keep one "
+                "slice, use np.add.at"
+            )
+            mistakes[both] = np.where(used, last, previous)
     return mistakes
 
 

@@ -65,7 +65,8 @@ def rel_err(a, b):
     -------
     float
         ``max(|a - b| / max(1e-12, |a| + |b|))``, without a unit: 0 for
-        equal arrays, never more than 1 for finite ones.
+        equal arrays, never more than 1 for finite ones (nan if |a| + |b|
+        overflows).
 
     Raises
     ------
@@ -178,7 +179,8 @@ def _check_measurable(layer, table):
 
 
 def _checked_eps(eps):
-    if not isinstance(eps, int | float | np.integer | np.floating):
+    number = isinstance(eps, int | float | np.integer | np.floating)
+    if not number or isinstance(eps, bool):
         raise TypeError(f"eps must be a number, got {eps!r}")
     if not 0 < eps < np.inf:
         raise ValueError(f"eps must be positive and finite, got {eps}")
@@ -360,8 +362,15 @@ def check_gradients(
             )
         )
     G = rng.standard_normal(out.shape) if G is None else np.array(G)
+    if G.dtype.kind not in "iuf":
+        raise TypeError(f"G must hold real numbers, got dtype {G.dtype}")
     scalar_loss(out, G)  # a G of another shape stops here
     dout = G.copy()
+    tried.backward(3 * G)  # what this leaves behind must not matter next
+    used_E, used_P = np.unique(idx), np.arange(idx.shape[1])
+    dE_before = _rows_of(tried.dE, E, used_E)
+    dP_before = _rows_of(tried.dP, P, used_P)
+    out = tried.forward(given)
     tried.backward(dout)
 
     kept_E = diagnose_unchanged(tried.E, E, "E", names=names)
@@ -382,9 +391,8 @@ def check_gradients(
         numeric = _measure(measured, idx, table, rows, G, eps)
         return _judge(name, grad, rows, numeric, used, unharmed, reasons)
 
-    used_E, used_P = np.unique(idx), np.arange(idx.shape[1])
-    dE = diagnose_dE(tried.dE, idx, G, E, names=names)
-    dP = diagnose_dP(tried.dP, idx, G, P)
+    dE = diagnose_dE(tried.dE, idx, G, E, previous=dE_before, names=names)
+    dP = diagnose_dP(tried.dP, idx, G, P, previous=dP_before)
     return GradientReport(
         tables=(
             check("dE", measured.E, tried.dE, used_E, kept_E, dE),
@@ -413,6 +421,15 @@ def _comparable(grad, table):
     )
 
 
+def _rows_of(grad, table, used):
+    """Return a copy with the used rows only: the others should be zero."""
+    if not _comparable(grad, table):
+        return None
+    rows = np.zeros_like(grad)
+    rows[used] = grad[used]
+    return rows
+
+
 def _rows_to_measure(grad, used, sample, rng):
     everything = np.arange(len(grad))
     if sample is None:
@@ -425,7 +442,7 @@ def _rows_to_measure(grad, used, sample, rng):
     return np.union1d(rows, touched[:1])
 
 
-def _judge(name, grad, rows, numeric, used, kept, reasons):
+def _judge(name, grad, rows, numeric, used, unharmed, reasons):
     analytic = grad[rows]
     abs_errs = np.abs(analytic - numeric)
     rel_errs = _rel_errs(analytic, numeric)
@@ -435,11 +452,12 @@ def _judge(name, grad, rows, numeric, used, kept, reasons):
     excess[unused[:, None] & (analytic != 0)] = np.inf
     excess[np.isnan(excess)] = np.inf
     row, col = np.unravel_index(np.argmax(excess), excess.shape)
-    passed = kept and bool(excess[row, col] <= 1)
+    passed = unharmed and bool(excess[row, col] <= 1)
     if not passed and not reasons:
         reasons = [
             "backward and forward both follow their formulas, so the "
-            "differences are at fault: try a larger eps"
+            "measured slopes are at fault: is G finite, does forward read "
+            "E and P themselves? Then try a larger eps"
         ]
     return TableCheck(
         name,
@@ -468,7 +486,16 @@ def _blind_spots(idx, G, vocab_size, block_size, sample):
         f"G is tiny: an absolute error of {ABS_TOL} passes": (
             idx.size > 0 and np.max(np.abs(G)) < 1e3 * ABS_TOL
         ),
+        "G is the same in every sequence: a mix-up of sequences passes": (
+            B > 1
+            and T > 0
+            and np.all(G == G[:1])
+            and not np.all(G == G[:1, :1])
+        ),
         "no id repeats: a scatter that loses repeats passes": used == idx.size,
+        "no id is used three times: a scatter that loses the third passes": (
+            idx.size > 0 and np.unique(idx, return_counts=True)[1].max() == 2
+        ),
         "B is 1: a dP that leaves out sequences passes": B == 1,
         "T is 1: a mix-up of positions passes": T == 1,
         "every row of E is used: none has to stay zero": used == vocab_size,

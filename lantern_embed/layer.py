@@ -29,7 +29,7 @@ class EmbeddingLayer:
         Token table, float64, normal with standard deviation 0.02, as that
         of GPT-2.
     P : ndarray, shape (block_size, C)
-        Position table, drawn likewise.
+        Position table, drawn likewise (GPT-2 starts its own at 0.01).
     cache : tuple (idx, T) or None
         What the last forward keeps for backward.
     dE, dP : ndarray or None
@@ -87,7 +87,7 @@ class EmbeddingLayer:
             If an id is outside the table; names it and its place.
         """
         idx = _checked_ids(idx, len(self.E), len(self.P))
-        B, T = idx.shape
+        T = idx.shape[1]
         out = self.E[idx]  # gather, a copy: (B, T, C)
         out += self.P[:T]  # the same T rows for each sequence
         self.cache = (idx, T)
@@ -123,6 +123,7 @@ class EmbeddingLayer:
             raise RuntimeError("backward needs a forward first: cache is None")
         idx, T = self.cache
         dout = _checked_dout(dout, (*idx.shape, self.E.shape[1]), self.E.dtype)
+        # Not zeros_like, which would touch every row of a large table now.
         dE = np.zeros(self.E.shape, self.E.dtype)
         scatter_add(dE, idx, dout)  # a repeated id collects every slice
         dP = np.zeros(self.P.shape, self.P.dtype)
@@ -178,7 +179,7 @@ def _checked_ids(idx, vocab_size, block_size):
 
 
 def _checked_dout(dout, shape, dtype):
-    """Return dout in the tables' dtype, or say what is wrong with it."""
+    """Return dout in E's dtype, or say what is wrong with it."""
     dout = np.asarray(dout)
     if dout.dtype.kind not in "iuf":
         raise TypeError(f"dout must hold real numbers, got dtype {dout.dtype}")

@@ -1,5 +1,6 @@
 """Every answer to an exercise gets a reply: the right one, and its own."""
 
+import functools
 import linecache
 
 import numpy as np
@@ -420,6 +421,18 @@ COUNT_MISTAKES = [
         lambda V, n, C: 896 if C == 16 else 30,
         "not yet: count(7, 5, 3) gives 30: E has 7 rows, P has 5, and each "
         "row holds 3 numbers",
+    ),
+    (
+        "right twice",
+        lambda V, n, C: (V + n) * C if V != 11 else 0,
+        "not yet: count(11, 2, 13) gives 0: E has 11 rows, P has 2, and each "
+        "row holds 13 numbers",
+    ),
+    (
+        "without a name",
+        functools.partial(lambda size, V, n, C: size, 5),
+        "not yet: count gives 5 for all sizes tried: compute it from the "
+        "three arguments",
     ),
     (
         "called",
@@ -1028,6 +1041,35 @@ def test_frozen_tells_each_mistake(layer, says, reply):
     assert said == says
 
 
+def test_frozen_tells_when_dE_is_added_to_the_old_one(reply):
+    assert reply(check_frozen, backward_with(plus_old, zero_dP)) == (
+        "not yet: row ' ' was added to the previous call's gradient: start dE "
+        "from zeros every time"
+    )
+
+
+@pytest.mark.parametrize(("change", "says"), tells(CHANGES))
+@pytest.mark.parametrize("check", [check_frozen, check_naive])
+def test_the_other_checks_tell_what_else_changed(check, change, says, reply):
+    assert reply(check, changes(change)) == says
+
+
+def test_frozen_names_a_P_that_starts_with_other_numbers(reply):
+    def init(self, *sizes, **seed):
+        EmbeddingLayer.__init__(self, *sizes, **seed)
+        self.P[0, 0] = 1
+
+    assert reply(check_frozen, subclass(__init__=init)) == (
+        "not yet: P itself changed: P[0, 0] was 0.00178613, is now 1; write "
+        "into a fresh array"
+    )
+
+
+def test_a_forward_of_ones_own_is_an_answer_to_frozen_too(reply):
+    said = reply(check_frozen, forward_with(right_out))
+    assert said.startswith("not yet: dP is the ordinary gradient")
+
+
 WINDOW_MISTAKES = [
     (
         "1-D",
@@ -1137,6 +1179,17 @@ NAIVE_MISTAKES = [
         "first of 3 sequences: sum over the batch, dout.sum(axis=0)",
     ),
 ]
+
+
+def test_naive_starts_from_zeros_every_time(reply):
+    def naive_plus_old(self, idx, dout):
+        return naive_dE(self, idx, dout) + (0 if self.dE is None else self.dE)
+
+    assert reply(check_naive, backward_with(naive_plus_old)) == (
+        "not yet: dE is wrong, but not by the naive scatter: row ' ' was "
+        "added to the previous call's gradient: start dE from zeros every "
+        "time, and use np.add.at"
+    )
 
 
 @pytest.mark.parametrize(("layer", "says"), tells(NAIVE_MISTAKES))
@@ -1284,12 +1337,25 @@ def test_capital_digits_of_an_address_are_left_out_too(reply):
     assert "ValueError: cannot use <object>; here B = 3" in said
 
 
+def test_shapes_and_code_stay_on_one_line(capsys):
+    check_full_window(data[:32])
+    assert capsys.readouterr().out == (
+        "not yet: shape (32,) is one sequence without a batch axis: reshape "
+        "it to\n(1, 32)\n"
+    )
+    check_naive(backward_with(add_at))
+    assert capsys.readouterr().out == (
+        "not yet: dE is still right, so the scatter is not naive yet: put\n"
+        "`dE[idx] += dout` instead of np.add.at\n"
+    )
+
+
 def test_long_words_and_hyphens_stay_in_one_piece(capsys):
     long = "x" * 90
     word = "half-finished-" * 4
 
     def forward(self, idx):
-        raise ValueError(f"{word} {word} {long}")
+        raise ValueError(f"{word} {long}")
 
     check_forward(subclass(forward=forward))
     printed = capsys.readouterr().out
@@ -1426,7 +1492,9 @@ def test_naive_must_be_naive_at_every_size(reply):
                 self.dE = np.zeros_like(self.E)
                 self.dE[self.cache[0]] += dout
 
-    assert "naive for some sizes only" in reply(check_naive, Sometimes)
+    assert reply(check_naive, Sometimes) == (
+        "not yet: the scatter is naive for some sizes only: leave no cases"
+    )
 
 
 def test_a_learners_error_comes_with_the_sizes_of_the_check(reply):
@@ -1455,3 +1523,21 @@ def test_an_empty_window_is_called_empty(reply, empty):
 def test_a_masked_window_is_no_batch(reply):
     masked = np.ma.masked_all((1, 32), dtype=int)
     assert "not a batch of ids" in reply(check_full_window, masked)
+
+
+def test_a_scatter_that_stops_counting_is_caught(reply):
+    class FirstTwelve(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(dout)
+            self.dE = np.zeros_like(self.E)
+            seen = np.zeros(len(self.E), dtype=int)
+            for i, row in zip(
+                self.cache[0].ravel(),
+                dout.reshape(-1, dout.shape[2]),
+                strict=True,
+            ):
+                seen[i] += 1
+                if seen[i] <= 12:
+                    self.dE[i] += row
+
+    assert reply(check_backward, FirstTwelve).startswith("not yet: dE[4, 0]")

@@ -541,6 +541,8 @@ def test_tiny_gradients_are_not_all_alike():
     answer = 1e-12 * (DE + (count == 2)[:, None])
     reason = diagnose_dE(answer, idx, 1e-12 * dout, E).reason
     assert reason.startswith("dE[2, 0] should be ")
+    reason = diagnose_dE(-1e-12 * DE, idx, 1e-12 * dout, E).reason
+    assert "sign of dE is flipped" in reason
 
 
 def test_a_previous_gradient_of_another_layer_is_left_out():
@@ -936,3 +938,12 @@ def test_the_gradient_check_says_the_same_of_dP(name):
         return
     assert [t.passed for t in report.tables] == [True, False]
     assert report.tables[1].reason == dP_of(answer).reason
+
+
+def test_right_float32_gradients_of_float32_tables_pass():
+    E, P = np.ones((5, 2), np.float32), np.ones((4, 2), np.float32)
+    idx, dout = np.array([[1, 3, 1]]), np.ones((1, 3, 2), np.float32)
+    dP = np.array([[1, 1], [1, 1], [1, 1], [0, 0]], np.float32)
+    assert diagnose_dP(dP, idx, dout, P).passed
+    dE = np.array([[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]], np.float32)
+    assert diagnose_dE(dE, idx, dout, E).passed

@@ -689,7 +689,8 @@ def test_when_only_the_differences_are_wrong_the_report_says_so():
         assert table.numeric == 0
         assert table.reason == (
             "backward and forward both follow their formulas, so the "
-            "differences are at fault: try a larger eps"
+            "measured slopes are at fault: is G finite, does forward read "
+            "E and P themselves? Then try a larger eps"
         )
 
 
@@ -768,8 +769,10 @@ def test_a_sample_shows_the_first_of_many_touched_rows():
 # check_gradients: what a batch cannot show
 
 G_IS_FLAT = "G is the same at every (b, t): a mix-up of both passes"
+G_REPEATS = "G is the same in every sequence: a mix-up of sequences passes"
 NO_REPEAT = "no id repeats: a scatter that loses repeats passes"
 B_IS_1 = "B is 1: a dP that leaves out sequences passes"
+TWICE = "no id is used three times: a scatter that loses the third passes"
 T_IS_1 = "T is 1: a mix-up of positions passes"
 ALL_USED = "every row of E is used: none has to stay zero"
 FULL_BLOCK = "T is block_size: no row of P has to stay zero"
@@ -780,25 +783,33 @@ EMPTY = "the batch is empty: any zero gradient passes"
     ("idx", "G", "blind"),
     [
         # vocab_size 5, block_size 4
-        pytest.param([[0, 1, 0], [1, 2, 2]], None, (), id="sees all"),
+        pytest.param([[0, 1, 0], [0, 2, 2]], None, (), id="sees all"),
         pytest.param(
-            [[0, 1, 0], [1, 2, 2]], np.ones((2, 3, C)), (G_IS_FLAT,), id="ones"
+            [[0, 1, 0], [0, 2, 2]], np.ones((2, 3, C)), (G_IS_FLAT,), id="ones"
         ),
         pytest.param(
-            [[0, 1, 0], [1, 2, 2]],
+            [[0, 1, 0], [0, 2, 2]],
             np.tile([1.0, -2.0, 3.0], (2, 3, 1)),
             (G_IS_FLAT,),
             id="the same row everywhere",
         ),
         pytest.param(
-            [[0, 1, 0], [1, 2, 2]],
+            [[0, 1, 0], [0, 2, 2]],
             np.repeat([[[1.0]], [[2.0]]], 3, axis=1).repeat(C, axis=2),
             (),
             id="constant along t only",
         ),
+        pytest.param(
+            [[0, 1, 0], [0, 2, 2]],
+            np.tile(np.arange(9.0).reshape(1, 3, C), (2, 1, 1)),
+            (G_REPEATS,),
+            id="the same G for each sequence",
+        ),
         pytest.param([[0, 1], [2, 3]], None, (NO_REPEAT,), id="no repeat"),
-        pytest.param([[0, 1, 0]], None, (B_IS_1,), id="one sequence"),
-        pytest.param([[0, 1, 2], [2, 3, 4]], None, (ALL_USED,), id="all ids"),
+        pytest.param([[0, 1, 0]], None, (TWICE, B_IS_1), id="one sequence"),
+        pytest.param(
+            [[0, 1, 2], [2, 3, 4]], None, (TWICE, ALL_USED), id="all ids"
+        ),
         pytest.param(
             [[0, 1, 2, 2], [2, 3, 2, 0]], None, (FULL_BLOCK,), id="full block"
         ),
@@ -959,7 +970,7 @@ def test_eps_of_any_kind_gives_float64_slopes(eps):
     assert check_gradients(layer, IDX, G, eps=eps).passed
 
 
-@pytest.mark.parametrize("eps", ["1e-6", None, [1e-6], 1j])
+@pytest.mark.parametrize("eps", ["1e-6", None, [1e-6], 1j, True])
 def test_an_eps_that_is_no_number_is_refused(eps):
     with pytest.raises(TypeError, match="eps must be a number, got"):
         check_gradients(a_layer(), IDX, G, eps=eps)
@@ -1004,3 +1015,81 @@ def test_a_sample_of_the_rows_is_said_to_be_one(sample, blind):
     # Six rows of E are used, and five of P.
     spots = check_gradients(a_layer(), IDX, G, sample=sample).blind
     assert any(spot.startswith("a sample") for spot in spots) == blind
+
+
+def test_an_output_of_another_shape_leaves_nothing_to_measure():
+    class Flat(EmbeddingLayer):
+        def forward(self, idx):
+            return super().forward(idx)[0]
+
+    report = check_gradients(Flat(VOCAB, BLOCK, C), IDX)
+    reason = report.tables[0].reason
+    assert report.tables == (
+        TableCheck("dE", 0, VOCAB, False, reason=reason),
+        TableCheck("dP", 0, BLOCK, False, reason=reason),
+    )
+    assert all(table.passed is False for table in report.tables)
+
+
+def test_nan_in_G_is_not_taken_for_a_change():
+    holey = np.ones((B, T, C))
+    holey[0, 0, 0] = np.nan
+    report = check_gradients(EmbeddingLayer(VOCAB, BLOCK, C), IDX, holey)
+    assert not any("changed" in table.reason for table in report.tables)
+
+
+def test_a_nested_list_of_ids_is_left_as_it_was():
+    class Writes(EmbeddingLayer):
+        def forward(self, idx):
+            out = super().forward(idx)
+            idx[0][0] = 0
+            return out
+
+    ids = [[1, 2], [2, 1]]
+    check_gradients(Writes(VOCAB, BLOCK, C), ids)
+    assert ids == [[1, 2], [2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("size", "blind"), [(1e-6, True), (1e3 * 1e-8, False)]
+)
+def test_a_tiny_G_on_a_single_id_is_a_blind_spot(size, blind):
+    layer, one = EmbeddingLayer(VOCAB, BLOCK, C), np.ones((1, 1, C))
+    report = check_gradients(layer, [[1]], size * one)
+    assert any("G is tiny" in spot for spot in report.blind) == blind
+
+
+def test_gradients_that_are_never_cleared_are_caught_and_named():
+    # One backward call alone would look right.
+    class Adds(EmbeddingLayer):
+        def backward(self, dout):
+            old = self.dE, self.dP
+            super().backward(dout)
+            if old[0] is not None:
+                self.dE, self.dP = self.dE + old[0], self.dP + old[1]
+
+    dE, dP = check_gradients(a_layer(Adds), IDX, G).tables
+    for table, name in ((dE, "dE"), (dP, "dP")):
+        assert not table.passed
+        assert f"start {name} from zeros every time" in table.reason
+
+
+def test_a_layer_that_forgets_its_cache_after_backward_is_fine():
+    class Forgets(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(dout)
+            self.cache = None
+
+    assert check_gradients(a_layer(Forgets), IDX, G).passed
+
+
+@pytest.mark.parametrize("odd", [1j, True, "x", None])
+def test_a_G_that_is_not_real_is_refused(odd):
+    with pytest.raises(TypeError, match="G must hold real numbers, got"):
+        check_gradients(a_layer(), IDX, np.full((B, T, C), odd))
+
+
+def test_the_corpus_cannot_be_written_to_through_a_view():
+    # idx is often a view of data: a slip there would reach everyone.
+    with pytest.raises(ValueError, match="read-only"):
+        data[:10].reshape(2, 5)[0, 0] = 3

@@ -47,7 +47,7 @@ SETTINGS = {
         "4": "the number of stages",
         "10000": "the constant of the published formula",
     },
-    "3_backward": {"30": "minutes", "0.02": "the scale at the start"},
+    "3_backward": {"40": "minutes", "0.02": "the scale at the start"},
     "4_verify": {"35": "minutes"},
 }
 

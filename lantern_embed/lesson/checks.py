@@ -44,7 +44,11 @@ _CASES = (
         (9, 11, 6),
         8,
         None,
-        (np.array([[2, 7, 2, 5, 0], [7, 7, 0, 1, 2], [3, 2, 8, 8, 1]]),),
+        (
+            np.array([[2, 7, 2, 5, 0], [7, 7, 0, 1, 2], [3, 2, 8, 8, 1]]),
+            # 4 is used more often than anybody counts by hand.
+            np.array([[4, 4, 4, 1, 4, 4, 4, 4], [4, 4, 0, 4, 4, 4, 4, 4]]),
+        ),
     ),
 )
 _NOT_THEIRS = (
@@ -117,9 +121,11 @@ def _their_error(error):
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_NOT_THEIRS)
     ]
-    if not frames:
+    if not frames and isinstance(error, TypeError):
         hint = "compare its `def` line with the one you were given"
         return f"not yet: your code could not be called: {said}; {hint}", ""
+    if not frames:
+        return f"not yet: what your code left cannot be checked: {said}", ""
     last = frames[-1]
     where = f"\n    line {last.lineno} of your code: {last.line or ''}"
     said = "; ".join([said, *getattr(error, "__notes__", [])])
@@ -132,7 +138,7 @@ def _empty(answer):
 
 def _require_class(given, *methods):
     """Stop unless given is the learner's class with a method of its own."""
-    name = getattr(type(given), "__name__", "")
+    name = type(given).__name__
     if _empty(given):
         _not_written("there is no class to check")
     if isinstance(given, EmbeddingLayer):
@@ -466,7 +472,7 @@ def check_full_window(idx):
         layer.forward(ids)
     except IndexError as error:
         _not_yet(str(error))
-    layer.backward(np.random.default_rng(0).standard_normal((B, T, 16)))
+    layer.backward(np.ones((B, T, 16)))
     zero = np.flatnonzero(~layer.dP.any(axis=1))
     if len(zero):
         rows = f"rows {zero[0]} to {n - 1} of dP stay"
@@ -514,9 +520,8 @@ def check_naive(NaiveLayer):
             if not dP.passed:
                 _not_yet(f"dE is naive, but leave dP alone: {dP.reason}")
             previous = layer.dE.copy()
-    G = np.random.default_rng(0).standard_normal((2, 5, 8))
     report = check_gradients(
-        NaiveLayer(24, 32, 8), data[:10].reshape(2, 5), G, names=chars
+        NaiveLayer(24, 32, 8), data[:10].reshape(2, 5), names=chars
     )
     dE, dP = report.tables
     if dE.passed:
