@@ -110,7 +110,7 @@ def numeric_grad(layer, idx, table, G, eps=1e-6):
     Raises
     ------
     TypeError
-        If the table is not float64.
+        If the table is not float64, or eps is not a number.
     ValueError
         If the table is not the layer's own, if eps is not positive and
         finite, or if G is not shaped like the output.
@@ -325,7 +325,8 @@ def check_gradients(
     Raises
     ------
     TypeError
-        If a table is not float64, or `sample` is not an integer.
+        If a table is not float64, G does not hold real numbers, eps is not
+        a number or `sample` not an integer.
     ValueError
         If `sample` or `eps` is not positive, or G has a wrong shape.
 
