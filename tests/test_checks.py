@@ -1541,3 +1541,18 @@ def test_a_scatter_that_stops_counting_is_caught(reply):
                     self.dE[i] += row
 
     assert reply(check_backward, FirstTwelve).startswith("not yet: dE[4, 0]")
+
+
+def test_what_is_left_unfit_to_check_is_said_in_one_line(capsys):
+    class Bare(EmbeddingLayer):
+        def __init__(self, *sizes, seed=0):
+            pass
+
+        def forward(self, idx):
+            return 1
+
+    check_forward(Bare)
+    assert capsys.readouterr().out == (
+        "not yet: what your code left cannot be checked: AttributeError: "
+        "'Bare' object\nhas no attribute 'E'\n"
+    )

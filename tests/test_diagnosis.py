@@ -942,7 +942,7 @@ def test_the_gradient_check_says_the_same_of_dP(name):
 
 def test_right_float32_gradients_of_float32_tables_pass():
     E, P = np.ones((5, 2), np.float32), np.ones((4, 2), np.float32)
-    idx, dout = np.array([[1, 3, 1]]), np.ones((1, 3, 2), np.float32)
+    idx, dout = np.array([[1, 3, 1]]), np.ones((1, 3, 2))
     dP = np.array([[1, 1], [1, 1], [1, 1], [0, 0]], np.float32)
     assert diagnose_dP(dP, idx, dout, P).passed
     dE = np.array([[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]], np.float32)

@@ -800,8 +800,8 @@ EMPTY = "the batch is empty: any zero gradient passes"
             id="constant along t only",
         ),
         pytest.param(
-            [[0, 1, 0], [0, 2, 2]],
-            np.tile(np.arange(9.0).reshape(1, 3, C), (2, 1, 1)),
+            [[0, 1, 0], [0, 2, 2], [1, 1, 2]],
+            np.tile(np.arange(9.0).reshape(1, 3, C), (3, 1, 1)),
             (G_REPEATS,),
             id="the same G for each sequence",
         ),
@@ -1093,3 +1093,13 @@ def test_the_corpus_cannot_be_written_to_through_a_view():
     # idx is often a view of data: a slip there would reach everyone.
     with pytest.raises(ValueError, match="read-only"):
         data[:10].reshape(2, 5)[0, 0] = 3
+
+
+def test_an_unused_row_that_always_holds_a_one_is_not_called_old():
+    class Ones(EmbeddingLayer):
+        def backward(self, dout):
+            super().backward(dout)
+            self.dE[3] = 1
+
+    dE, _ = check_gradients(a_layer(Ones), IDX, G).tables
+    assert dE.reason.endswith("row 3 was not used, so it must stay exactly 0")
