@@ -183,10 +183,8 @@ def test_the_alt_text_travels_with_the_picture(shown):
     assert "fingerprint" not in alt
 
 
-def test_the_png_is_twice_as_fine_as_it_is_shown_and_opaque(
-    shown, monkeypatch
-):
-    monkeypatch.setattr(figures, "PNG_DPI", 200)
+def test_the_png_is_finer_than_it_is_shown_and_opaque(shown, monkeypatch):
+    monkeypatch.setattr(figures, "PNG_DPI", 150)
     data, metadata = shown(small(), height=3.0)
     png = base64.b64decode(data["image/png"])
     size = struct.unpack(">II", png[16:24])
@@ -195,7 +193,7 @@ def test_the_png_is_twice_as_fine_as_it_is_shown_and_opaque(
         metadata["image/png"]["height"],
     )
     assert shown_size == (900, 300)
-    assert size == (1800, 600)
+    assert size == (1350, 450)
     with figures._style():
         fig, _ = figures.draw_heatmaps(small(), label="weight")
         assert fig.get_facecolor() == (1, 1, 1, 1)
