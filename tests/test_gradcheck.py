@@ -805,6 +805,12 @@ EMPTY = "the batch is empty: any zero gradient passes"
             (G_REPEATS,),
             id="the same G for each sequence",
         ),
+        pytest.param(
+            [[0, 1, 0], [0, 2, 2]],
+            np.tile(np.arange(9.0).reshape(1, 3, C), (2, 1, 1)),
+            (G_REPEATS,),
+            id="the same G for both sequences",
+        ),
         pytest.param([[0, 1], [2, 3]], None, (NO_REPEAT,), id="no repeat"),
         pytest.param([[0, 1, 0]], None, (TWICE, B_IS_1), id="one sequence"),
         pytest.param(
