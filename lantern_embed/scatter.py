@@ -7,7 +7,8 @@ def scatter_add(table, idx, rows):
     """Add each row into the table row that its id names, in place.
 
     Gives the same bytes as ``np.add.at(table, idx, rows)``, and is faster
-    unless the batch is small (tens of rows).
+    unless the batch is small (tens of rows): most input goes through
+    `scatter_add_flat`.
 
     Parameters
     ----------
@@ -22,6 +23,42 @@ def scatter_add(table, idx, rows):
     ------
     IndexError
         If an id is outside the table; the table is then unchanged.
+
+    Examples
+    --------
+    >>> table = np.zeros((3, 2))
+    >>> scatter_add(table, np.array([0, 2, 0]), np.ones((3, 2)))
+    >>> table
+    array([[2., 2.],
+           [0., 0.],
+           [1., 1.]])
+    """
+    if _fits_the_flat_loop(table, idx, rows):
+        # When two nans meet, which of them stays depends on the loop. So a
+        # nan is left to NumPy: look for one in the smaller array.
+        if table.size < rows.size:
+            sums = table.copy()
+            scatter_add_flat(sums, idx, rows)
+            if not _has_nan(sums):
+                table[...] = sums
+                return
+        elif not _has_nan(rows):
+            scatter_add_flat(table, idx, rows)
+            return
+    np.add.at(table, idx, rows)
+
+
+def scatter_add_flat(table, idx, rows):
+    """Add rows as `scatter_add` does, entry by entry of a flat table.
+
+    Parameters
+    ----------
+    table : ndarray, shape (V, C)
+        Floats, contiguous in memory; changed in place.
+    idx : array of int, shape (...)
+        Row numbers, all inside the table.
+    rows : array, shape (..., C)
+        What is added, of the dtype of table.
 
     Notes
     -----
@@ -38,15 +75,12 @@ def scatter_add(table, idx, rows):
     Examples
     --------
     >>> table = np.zeros((3, 2))
-    >>> scatter_add(table, np.array([0, 2, 0]), np.ones((3, 2)))
+    >>> scatter_add_flat(table, np.array([2, 0]), np.ones((2, 2)))
     >>> table
-    array([[2., 2.],
+    array([[1., 1.],
            [0., 0.],
            [1., 1.]])
     """
-    if not _fits_the_flat_loop(table, idx, rows):
-        np.add.at(table, idx, rows)
-        return
     rows = np.ascontiguousarray(rows)
     if table.shape[1] % 2 == 0:
         pair = np.result_type(table, np.complex64)
@@ -63,10 +97,13 @@ def _entry_numbers(shape, idx):
     return idx[..., None] * C + np.arange(C)  # (..., C)
 
 
+def _has_nan(array):
+    return np.isnan(array.max())  # max hands a nan on
+
+
 def _fits_the_flat_loop(table, idx, rows):
     # Anything unusual is left to NumPy: then the result, or the error, is
-    # NumPy's own. So are rows with a nan: when two nans meet, which of them
-    # stays depends on the loop that adds them.
+    # NumPy's own.
     return (
         type(table) is type(idx) is type(rows) is np.ndarray
         and table.ndim == 2
@@ -78,5 +115,4 @@ def _fits_the_flat_loop(table, idx, rows):
         and rows.shape == idx.shape + table.shape[1:]
         and -len(table) <= idx.min()
         and idx.max() < len(table)
-        and not np.isnan(rows.max())
     )

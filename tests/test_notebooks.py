@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 from refresh import PICTURE, canonical, picture
 
-from lantern_embed import EmbeddingLayer, scatter_add
+from lantern_embed import EmbeddingLayer
 from lantern_embed.lesson import explore, figures
 from lantern_embed.lesson.source import _without_docstring
+from lantern_embed.scatter import scatter_add_flat
 
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -257,7 +258,7 @@ def test_every_code_cell_follows_a_sentence(notebook):
 
 
 def test_shown_source_is_the_packaged_source(notebook):
-    known = {"scatter_add": scatter_add, "EmbeddingLayer": EmbeddingLayer}
+    known = {f.__name__: f for f in (EmbeddingLayer, scatter_add_flat)}
     for cell in code_cells(notebook):
         for name in re.findall(r"show_source\(([\w.]+)\)", cell.source):
             shown = attrgetter(name)(SimpleNamespace(**known))

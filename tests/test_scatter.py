@@ -4,7 +4,8 @@ import pytest
 from lantern_embed import scatter_add
 from lantern_embed.scatter import _fits_the_flat_loop
 
-V, C = 7, 3
+V, C = 7, 3  # a table smaller than the eight rows that are added
+LARGER = 9  # rows of a table that is larger than they are
 # Row 4 repeats within and across rows; rows 3, 5 and 6 stay unused.
 IDX = np.array([[4, 0, 4, 2], [1, 4, 1, 0]])
 
@@ -77,6 +78,10 @@ def test_same_bytes_as_add_at_for_every_idx_and_rows(idx, rows):
     check_same(normal(V, C, seed=1), idx, rows)
 
 
+def test_same_bytes_for_a_table_larger_than_the_rows():
+    check_same(normal(LARGER, C, seed=1), IDX, normal(2, 4, C))
+
+
 @pytest.mark.parametrize(
     "idx_dtype", [*np.typecodes["AllInteger"], ">i4", ">u2"]
 )
@@ -136,10 +141,11 @@ def test_a_table_without_rows_takes_no_ids():
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, 1e308, 5e-324, np.nan]
 
 
-def test_same_bytes_for_infinities_signed_zeros_and_huge_and_tiny():
+@pytest.mark.parametrize("size", [V, LARGER])
+def test_same_bytes_for_infinities_signed_zeros_and_huge_and_tiny(size):
     rng = np.random.default_rng(0)
     for _ in range(50):
-        table = rng.choice(SPECIAL, (V, C))
+        table = rng.choice(SPECIAL, (size, C))
         check_same(table, IDX, rng.choice(SPECIAL, (2, 4, C)))
 
 
@@ -152,7 +158,8 @@ def test_minus_zero_plus_minus_zero_stays_minus_zero():
 @pytest.mark.parametrize("in_table", [True, False])
 @pytest.mark.parametrize("in_rows", [True, False])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
-def test_nan_payloads_survive_as_in_add_at(dtype, in_table, in_rows):
+@pytest.mark.parametrize("size", [V, LARGER])
+def test_nan_payloads_survive_as_in_add_at(size, dtype, in_table, in_rows):
     # Of two nans one survives: which one depends on NumPy's inner loop.
     def some_nans(array, first):
         array = array.astype(dtype)
@@ -162,7 +169,7 @@ def test_nan_payloads_survive_as_in_add_at(dtype, in_table, in_rows):
         bits[..., ::2] = nan + payloads[..., ::2].astype(bits.dtype)
         return array
 
-    table, rows = normal(V, C, seed=1), normal(2, 4, C)
+    table, rows = normal(size, C, seed=1), normal(2, 4, C)
     table = some_nans(table, 1) if in_table else table.astype(dtype)
     rows = some_nans(rows, 100) if in_rows else rows.astype(dtype)
     check_same(table, IDX, rows)
