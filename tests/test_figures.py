@@ -7,6 +7,7 @@ import struct
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from lantern_embed import EmbeddingLayer, chars
 from lantern_embed.lesson import figures
@@ -80,15 +81,20 @@ def test_magnitudes_start_at_zero():
 def test_all_is_labelled():
     with figures._style():
         fig, _ = figures.draw_heatmaps(
-            Heatmap("E", LAYER.E, "character", chars), label="weight"
+            Heatmap("E", LAYER.E, "character", chars),
+            label="weight",
+            bars=Bars("uses", np.arange(24)),
         )
-    ax, colour_bar = fig.axes
+    ax, colour_bar, bars = fig.axes
     assert ax.get_title() == "E"
     assert ax.get_xlabel() == "channel"
     assert ax.get_ylabel() == "character"
     assert colour_bar.get_ylabel() == "weight"
-    labels = [tick.get_text() for tick in ax.get_yticklabels()]
-    assert labels == ["␣", *chars[1:]]
+    named = list(zip(np.arange(24) + 0.5, ["␣", *chars[1:]], strict=True))
+    for panel in (ax, bars):
+        # What bar_label writes stands behind the left edge, at the bars.
+        names = [t for t in panel.texts if type(t) is Text]
+        assert [(t.get_position()[1], t.get_text()) for t in names] == named
 
 
 # Each is a way for a figure to go wrong unseen.
