@@ -88,7 +88,7 @@ class EmbeddingLayer:
         """
         idx = _checked_ids(idx, len(self.E), len(self.P))
         T = idx.shape[1]
-        out = self.E[idx]  # gather, a copy: (B, T, C)
+        out = self.E.take(idx, axis=0)  # gather, E[idx]: (B, T, C)
         out += self.P[:T]  # the same T rows for each sequence
         self.cache = (idx, T)
         return out
@@ -175,7 +175,7 @@ def _checked_ids(idx, vocab_size, block_size):
             f"id {ids[b, t]} at (b, t) = ({b}, {t}) is outside "
             f"0..{vocab_size - 1} (vocab_size is {vocab_size})"
         )
-    return ids
+    return ids.astype(np.intp, copy=False)  # the integers NumPy indexes with
 
 
 def _checked_dout(dout, shape, dtype):
