@@ -146,9 +146,9 @@ def _positive_int(n, name):
 
 
 def _checked_ids(idx, vocab_size, block_size):
-    """Return idx as a fresh integer array, or say what is wrong with it."""
+    """Return idx as a fresh array of intp, or say what is wrong with it."""
     try:
-        ids = np.array(idx)  # a copy: later changes must not reach cache
+        ids = np.asarray(idx)
     except ValueError:  # NumPy's own message speaks of inhomogeneous shapes
         raise ValueError(
             "idx must have shape (B, T): its sequences differ in length"
@@ -175,7 +175,7 @@ def _checked_ids(idx, vocab_size, block_size):
             f"id {ids[b, t]} at (b, t) = ({b}, {t}) is outside "
             f"0..{vocab_size - 1} (vocab_size is {vocab_size})"
         )
-    return ids.astype(np.intp, copy=False)  # the integers NumPy indexes with
+    return ids.astype(np.intp)  # a copy: later changes must not reach cache
 
 
 def _checked_dout(dout, shape, dtype):

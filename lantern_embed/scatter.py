@@ -85,7 +85,7 @@ def scatter_add_flat(table, idx, rows):
     if table.shape[1] % 2 == 0:
         pair = np.result_type(table, np.complex64)
         table, rows = table.view(pair), rows.view(pair)  # (V, C / 2)
-    numbers = _entry_numbers(table.shape, idx.astype(np.intp, copy=False))
+    numbers = _entry_numbers(table.shape, idx.astype(np.intp))
     np.add.at(table.reshape(-1), numbers.reshape(-1), rows.reshape(-1))
 
 

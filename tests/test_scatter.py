@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lantern_embed import scatter_add
-from lantern_embed.scatter import _fits_the_flat_loop
+from lantern_embed.scatter import scatter_add_flat
 
 V, C = 7, 3  # a table smaller than the eight rows that are added
 LARGER = 9  # rows of a table that is larger than they are
@@ -253,8 +253,17 @@ def test_an_array_subclass_keeps_its_own_indexing(subclass):
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("width", [C, C + 1])
-def test_usual_input_takes_the_flat_loop(dtype, width):
+@pytest.mark.parametrize("size", [V, LARGER])
+def test_usual_input_takes_the_flat_loop(monkeypatch, size, width, dtype):
     # Were all left to np.add.at, every other test here would still pass.
     # The time itself is benchmark.py's: a clock has no place in a suite.
-    table, rows = normal(V, width), normal(2, 4, width)
-    assert _fits_the_flat_loop(table.astype(dtype), IDX, rows.astype(dtype))
+    calls = []
+
+    def recorded(*args):
+        calls.append(args)
+        scatter_add_flat(*args)
+
+    monkeypatch.setattr("lantern_embed.scatter.scatter_add_flat", recorded)
+    table, rows = normal(size, width), normal(2, 4, width)
+    scatter_add(table.astype(dtype), IDX, rows.astype(dtype))
+    assert len(calls) == 1
