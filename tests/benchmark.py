@@ -51,13 +51,13 @@ def in_turn(steps, rounds):
 def show(title, times, digits=3):
     """Print median wall and CPU time, and the first entry's share of each."""
     first, *_ = times
-    print(f"\n{title:<40}{'wall ms':>9}{first + ' /':>11}", end="")
-    print(f"{'CPU ms':>10}{first + ' /':>11}")
+    share = f"{first} / row"
+    print(f"\n{title:<40}{'wall ms':>9}{share:>14}{'CPU ms':>9}{share:>14}")
     for name, ms in times.items():
         (wall, cpu), ratio = np.median(ms, 0), np.median(times[first] / ms, 0)
         print(
-            f"  {name:<38}{wall:>9.{digits}f}{ratio[0]:>11.2f}"
-            f"{cpu:>10.{digits}f}{ratio[1]:>11.2f}"
+            f"  {name:<38}{wall:>9.{digits}f}{ratio[0]:>14.2f}"
+            f"{cpu:>9.{digits}f}{ratio[1]:>14.2f}"
         )
 
 

@@ -49,6 +49,8 @@ def refresh(path):
         coalesce_streams=True,
         record_timing=False,
         store_widget_state=False,
+        # Quiet: ipykernel warns that a local kernel talks unencrypted.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
     ).execute()
     canonical(notebook)
     nbformat.write(notebook, path)

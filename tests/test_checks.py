@@ -1507,6 +1507,36 @@ def test_a_learners_error_comes_with_the_sizes_of_the_check(reply):
     assert "B = 3, T = 7, C = 5, vocab_size = 24, block_size = 32" in said
 
 
+def scatter_into_none(self, dout):
+    np.add.at(self.dE, self.cache[0], dout)
+
+
+def assign_into_none(self, dout):
+    self.dE = add_at(self, self.cache[0], dout)
+    self.dP[: self.cache[1]] = dout.sum(axis=0)
+
+
+@pytest.mark.parametrize("backward", [scatter_into_none, assign_into_none])
+def test_forgotten_zeros_are_named(reply, backward):
+    said = reply(check_backward, subclass(backward=backward))
+    assert "TypeError" in said
+    assert said.count("start from zeros, shaped like E and P") == 1
+
+
+def test_other_errors_do_not_speak_of_zeros(reply):
+    def no_such_axis(self, dout):
+        dout.sum(axis=3)
+
+    def no_such_argument(self, dout):
+        self.dE, self.dP = self.E * 0, self.P * 0
+        dout.sum(axes=0)
+
+    for backward in (no_such_axis, no_such_argument):
+        said = reply(check_backward, subclass(backward=backward))
+        assert "Error" in said
+        assert "zeros" not in said
+
+
 def test_count_is_called_by_its_own_name(reply):
     def parameters(vocab_size, block_size, C):
         return vocab_size * C

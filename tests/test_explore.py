@@ -47,9 +47,9 @@ def test_every_setting_of_the_sliders_can_be_drawn():
 def test_a_character_shows_its_slices_and_their_sum():
     slider, _, facts = explore.character_box(ipywidgets).children
     slider.value = "e"
-    assert "'e': uses in the batch: 4; 6 rows" in facts.value
+    assert "'e', uses in the batch: 4; 6 rows" in facts.value
     slider.value = "y"
-    assert "'y': uses in the batch: 0; 2 rows" in facts.value
+    assert "'y', uses in the batch: 0; 2 rows" in facts.value
     assert "zero rows: dE" in facts.value
 
 

@@ -213,7 +213,15 @@ def _run_backward(layer, idx, dout, names):
     _run_forward(layer, idx, names)
     _check_cache(layer, idx, "after forward")
     given, before = dout.copy(), (layer.E.copy(), layer.P.copy())
-    back = _call(layer.backward, given, layer, idx)
+    try:
+        back = _call(layer.backward, given, layer, idx)
+    except TypeError as error:
+        if layer.dE is None or layer.dP is None:
+            error.add_note(
+                "dE and dP are None until backward sets them: start from "
+                "zeros, shaped like E and P"
+            )
+        raise
     _insist(
         diagnose_unchanged(
             layer.E,

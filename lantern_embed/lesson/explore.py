@@ -57,7 +57,7 @@ def character_heatmap(layer, idx, dout, character):
     row = stoi[character]
     places = np.flatnonzero(idx[0] == row)
     return Heatmap(
-        f"{character!r}: uses in the batch: {len(places)}",
+        f"{character!r}, uses in the batch: {len(places)}",
         np.vstack([layer.E[row] / 0.02, dout[0, places], layer.dE[row]]),
         "row",
         ["E / 0.02", *(f"dout[0, {t}]" for t in places), "dE"],
@@ -108,7 +108,7 @@ def character_box(widgets):
 
     def draw(character):
         heatmap = character_heatmap(layer, idx, dout, character)
-        return heatmaps_png(heatmap, label="gradient", height=2.6)
+        return heatmaps_png(heatmap, label="value", height=2.6)
 
     character = widgets.SelectionSlider(
         options=[(repr(c), c) for c in chars],

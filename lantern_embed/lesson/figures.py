@@ -218,7 +218,7 @@ def _name_rows(ax, names):
             transform=left,
             ha="right",
             va="center_baseline",
-            fontsize=10,
+            fontsize=9,
             fontfamily="DejaVu Sans Mono",
         )
 
@@ -231,11 +231,12 @@ def _mark_rows(ax, rows, n_cols):
     ]
     ax.add_collection(PolyCollection(boxes, **HATCH), autolim=False)
     ax.plot(
-        [1.03 * n_cols] * len(rows),
+        [n_cols] * len(rows),
         [row + 0.5 for row in rows],
+        transform=offset_copy(ax.transData, ax.figure, x=8, units="points"),
         marker=Path.unit_circle().transformed(Affine2D().scale(0.6, 1)),
-        markersize=5,
-        markeredgewidth=0.9,
+        markersize=4.5,
+        markeredgewidth=0.8,
         markerfacecolor="none",
         markeredgecolor=INK,
         linestyle="none",
