@@ -140,7 +140,7 @@ def numeric_grad(layer, idx, table, G, eps=1e-6):
 
 def _measure(layer, idx, table, rows, G, eps):
     G = np.asarray(G, np.float64)
-    product = np.empty_like(G)  # one for all: new memory costs more than *
+    product = np.empty_like(G)  # made once: fresh memory can cost more than *
 
     def loss():
         return _loss(layer.forward(idx), G, product)
@@ -225,9 +225,11 @@ class TableCheck:
         Whether every measured entry passed.
     max_rel, max_abs : float
         Largest relative and absolute error of the measured entries; nan if
-        the gradient has the wrong shape or type, so that nothing was.
+        the output or the gradient has the wrong shape or type, so that
+        nothing was.
     row, col : int or None
-        The worst entry: the one furthest from passing.
+        The worst entry: the furthest beyond what passes or, if all pass, the
+        nearest to it.
     analytic, numeric : float
         What backward says there, and what the differences say.
     reason : str
@@ -328,7 +330,8 @@ def check_gradients(
         If a table is not float64, G does not hold real numbers, eps is not
         a number or `sample` not an integer.
     ValueError
-        If `sample` or `eps` is not positive, or G has a wrong shape.
+        If `sample` is not positive, eps not positive and finite, or G has a
+        wrong shape.
 
     Examples
     --------

@@ -88,7 +88,7 @@ class EmbeddingLayer:
         """
         idx = _checked_ids(idx, len(self.E), len(self.P))
         T = idx.shape[1]
-        out = self.E.take(idx, axis=0)  # gather, E[idx]: (B, T, C)
+        out = self.E[idx]  # gather, a copy: (B, T, C)
         out += self.P[:T]  # the same T rows for each sequence
         self.cache = (idx, T)
         return out
@@ -153,7 +153,7 @@ def _checked_ids(idx, vocab_size, block_size):
         raise ValueError(
             "idx must have shape (B, T): its sequences differ in length"
         ) from None
-    if ids.size == 0 and isinstance(idx, list):
+    if ids.size == 0 and isinstance(idx, list | tuple):
         ids = ids.astype(np.intp)  # [[]] holds no float, whatever NumPy says
     if ids.dtype.kind not in "iu":
         raise TypeError(f"idx must hold integers, got dtype {ids.dtype}")
@@ -175,7 +175,8 @@ def _checked_ids(idx, vocab_size, block_size):
             f"id {ids[b, t]} at (b, t) = ({b}, {t}) is outside "
             f"0..{vocab_size - 1} (vocab_size is {vocab_size})"
         )
-    return ids.astype(np.intp)  # a copy: later changes must not reach cache
+    # A copy: later changes must not reach cache.
+    return ids.astype(np.intp, order="C")
 
 
 def _checked_dout(dout, shape, dtype):

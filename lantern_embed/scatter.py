@@ -7,8 +7,8 @@ def scatter_add(table, idx, rows):
     """Add each row into the table row that its id names, in place.
 
     Gives the same bytes as ``np.add.at(table, idx, rows)``, and is faster
-    unless the batch is small (tens of rows): most input goes through
-    `scatter_add_flat`.
+    unless the batch is small (about a thousand values, or fewer): most input
+    goes through `scatter_add_flat`.
 
     Parameters
     ----------
@@ -35,10 +35,11 @@ def scatter_add(table, idx, rows):
     """
     if _fits_the_flat_loop(table, idx, rows):
         # When two nans meet, which of them stays depends on the loop. So a
-        # nan is left to NumPy: look for one in the smaller array.
-        if table.size < rows.size:
+        # nan is left to NumPy: look in the sums if they are few, else in rows.
+        if _is_small(table.shape, idx):
             sums = table.copy()
-            scatter_add_flat(sums, idx, rows)
+            with np.errstate(invalid="ignore"):  # NumPy warns of a nan below
+                scatter_add_flat(sums, idx, rows)
             if not _has_nan(sums):
                 table[...] = sums
                 return
@@ -92,9 +93,13 @@ def scatter_add_flat(table, idx, rows):
 def _entry_numbers(shape, idx):
     """Return the numbers of the entries in the rows that idx names."""
     V, C = shape
-    if V <= idx.size:  # number the whole table, then pick rows of numbers
+    if _is_small(shape, idx):  # number it all, then pick rows of numbers
         return np.arange(V * C).reshape(V, C).take(idx, axis=0)
     return idx[..., None] * C + np.arange(C)  # (..., C)
+
+
+def _is_small(shape, idx):
+    return 4 * shape[0] <= idx.size  # rows of the table, rows to add
 
 
 def _has_nan(array):

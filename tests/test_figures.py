@@ -229,6 +229,27 @@ def test_an_all_zero_table_can_be_drawn(shown):
     assert "values from 0 to 0; zero rows: 0 1" in text
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_without_a_colour_is_named_with_its_place(value):
+    values = TABLE.copy()
+    values[1, 2] = value
+    with pytest.raises(ValueError, match=f"t holds {value} at row 1, column"):
+        figures.draw_heatmaps(small(), small(values=values), label="weight")
+
+
+@pytest.mark.parametrize("rows", [["a"], ["a", "b", "c"]])
+def test_a_wrong_number_of_names_is_refused(rows):
+    with pytest.raises(ValueError, match=f"2 rows, but {len(rows)} names"):
+        figures.draw_heatmaps(small(rows=rows), label="weight")
+
+
+def test_dollar_signs_and_counts_of_zero_can_be_drawn(shown):
+    heatmap = small(title="in $ and $", rows=["$_$", "$x$"])
+    text = shown(heatmap, bars=Bars("uses", np.zeros(2, int)))[0]["text/plain"]
+    assert "heatmap: in $ and $" in text
+    assert "bars: uses; counts 0 0" in text
+
+
 def test_a_long_run_of_zero_rows_is_said_in_short(shown):
     values = np.zeros((32, 3))
     values[:16] = 1.0
@@ -255,6 +276,11 @@ def test_curves_keep_their_own_markers_and_facts(monkeypatch):
 
     text = draw()
     assert "  a: 2 of 3 points, first 1, last 4, lowest 1 at 0.1" in text
-    assert "  b: no point above zero of 3" in text
+    assert "  b: none of 3 points can be drawn" in text
     assert draw(title="u") != text
     assert draw(curves={"a": [1.0, 0.0, 4.1], "b": [0.0] * 3}) != text
+    # A point at x = 0 has no place on a logarithmic axis either.
+    assert "  a: 1 of 3 points" in draw(x=[0.0, 1.0, 10.0])
+    assert "  a: 3 of 3 points" in draw(log=False)
+    five = draw(curves=dict.fromkeys("abcde", [1.0, 2.0, 4.0]))
+    assert five.count("3 of 3 points") == 5

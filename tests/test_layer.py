@@ -182,6 +182,7 @@ def test_every_form_of_the_same_ids_gives_the_same_bytes(idx):
     out = layer.forward(idx)
     assert type(out) is np.ndarray
     assert_same_bytes(out, layer.E[IDX] + layer.P[:T])
+    assert out.flags.c_contiguous  # whatever the memory order of the ids
     layer.backward(a_dout())
     dE, dP = by_formula(a_dout())
     assert_same_bytes(layer.dE, dE)
@@ -196,6 +197,7 @@ def test_every_form_of_the_same_ids_gives_the_same_bytes(idx):
         (np.zeros((0, 0), np.int64), (0, 0)),
         ([[]], (1, 0)),  # NumPy alone would make floats of these two
         ([[], []], (2, 0)),
+        (((), ()), (2, 0)),
     ],
 )
 def test_an_empty_batch_works_and_its_gradients_are_zero(idx, shape):

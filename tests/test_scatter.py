@@ -4,10 +4,12 @@ import pytest
 from lantern_embed import scatter_add
 from lantern_embed.scatter import scatter_add_flat
 
-V, C = 7, 3  # a table smaller than the eight rows that are added
-LARGER = 9  # rows of a table that is larger than they are
+V, C = 7, 3
 # Row 4 repeats within and across rows; rows 3, 5 and 6 stay unused.
 IDX = np.array([[4, 0, 4, 2], [1, 4, 1, 0]])
+# So many ids that the table is small beside them, which has its own path.
+MANY = np.tile(IDX, (4, 1))
+few_or_many = pytest.mark.parametrize("idx", [IDX, MANY], ids=["few", "many"])
 
 
 def normal(*shape, seed=0):
@@ -49,6 +51,8 @@ def test_it_adds_to_what_is_there():
     ("idx", "rows"),
     [
         pytest.param(IDX, normal(2, 4, C), id="2-d"),
+        pytest.param(MANY, normal(8, 4, C), id="many"),
+        pytest.param(MANY - V, normal(8, 4, C), id="many negative ids"),
         pytest.param(IDX.ravel(), normal(8, C), id="1-d"),
         pytest.param(IDX.reshape(2, 1, 4), normal(2, 1, 4, C), id="3-d"),
         pytest.param(np.array(4), normal(C), id="0-d"),
@@ -76,10 +80,6 @@ def test_it_adds_to_what_is_there():
 )
 def test_same_bytes_as_add_at_for_every_idx_and_rows(idx, rows):
     check_same(normal(V, C, seed=1), idx, rows)
-
-
-def test_same_bytes_for_a_table_larger_than_the_rows():
-    check_same(normal(LARGER, C, seed=1), IDX, normal(2, 4, C))
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,21 @@ def test_a_table_without_rows_takes_no_ids():
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, 1e308, 5e-324, np.nan]
 
 
-@pytest.mark.parametrize("size", [V, LARGER])
-def test_same_bytes_for_infinities_signed_zeros_and_huge_and_tiny(size):
+@few_or_many
+def test_same_bytes_for_infinities_signed_zeros_and_huge_and_tiny(idx):
     rng = np.random.default_rng(0)
     for _ in range(50):
-        table = rng.choice(SPECIAL, (size, C))
-        check_same(table, IDX, rng.choice(SPECIAL, (2, 4, C)))
+        table = rng.choice(SPECIAL, (V, C))
+        check_same(table, idx, rng.choice(SPECIAL, (*idx.shape, C)))
+
+
+@few_or_many
+def test_a_sum_that_becomes_nan_is_warned_of_once(idx):
+    rows = np.full((*idx.shape, C), np.inf)
+    rows[0] = -np.inf
+    with pytest.warns(RuntimeWarning, match="invalid value") as caught:
+        scatter_add(np.zeros((V, C)), idx, rows)
+    assert len(caught) == 1
 
 
 def test_minus_zero_plus_minus_zero_stays_minus_zero():
@@ -158,8 +167,8 @@ def test_minus_zero_plus_minus_zero_stays_minus_zero():
 @pytest.mark.parametrize("in_table", [True, False])
 @pytest.mark.parametrize("in_rows", [True, False])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
-@pytest.mark.parametrize("size", [V, LARGER])
-def test_nan_payloads_survive_as_in_add_at(size, dtype, in_table, in_rows):
+@few_or_many
+def test_nan_payloads_survive_as_in_add_at(idx, dtype, in_table, in_rows):
     # Of two nans one survives: which one depends on NumPy's inner loop.
     def some_nans(array, first):
         array = array.astype(dtype)
@@ -169,10 +178,10 @@ def test_nan_payloads_survive_as_in_add_at(size, dtype, in_table, in_rows):
         bits[..., ::2] = nan + payloads[..., ::2].astype(bits.dtype)
         return array
 
-    table, rows = normal(size, C, seed=1), normal(2, 4, C)
+    table, rows = normal(V, C, seed=1), normal(*idx.shape, C)
     table = some_nans(table, 1) if in_table else table.astype(dtype)
     rows = some_nans(rows, 100) if in_rows else rows.astype(dtype)
-    check_same(table, IDX, rows)
+    check_same(table, idx, rows)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +191,7 @@ def test_nan_payloads_survive_as_in_add_at(size, dtype, in_table, in_rows):
         pytest.param(lambda t: (t, IDX.ravel()[:6], t[1:]), id="rows"),
         pytest.param(lambda t: (t, IDX.ravel()[:V], t[::-1]), id="backwards"),
         pytest.param(lambda t: (t[1:], IDX.ravel()[:6], t[:-1]), id="shifted"),
+        pytest.param(lambda t: (t[:1], np.zeros(V, int), t), id="into one"),
         pytest.param(lambda t: (t, t[:, 1], t + 1), id="ids, a column"),
         pytest.param(lambda t: (t, t, np.ones((V, C, C), int)), id="ids, all"),
     ],
@@ -253,8 +263,8 @@ def test_an_array_subclass_keeps_its_own_indexing(subclass):
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("width", [C, C + 1])
-@pytest.mark.parametrize("size", [V, LARGER])
-def test_usual_input_takes_the_flat_loop(monkeypatch, size, width, dtype):
+@few_or_many
+def test_usual_input_takes_the_flat_loop(monkeypatch, idx, width, dtype):
     # Were all left to np.add.at, every other test here would still pass.
     # The time itself is benchmark.py's: a clock has no place in a suite.
     calls = []
@@ -264,6 +274,6 @@ def test_usual_input_takes_the_flat_loop(monkeypatch, size, width, dtype):
         scatter_add_flat(*args)
 
     monkeypatch.setattr("lantern_embed.scatter.scatter_add_flat", recorded)
-    table, rows = normal(size, width), normal(2, 4, width)
-    scatter_add(table.astype(dtype), IDX, rows.astype(dtype))
+    table, rows = normal(V, width), normal(*idx.shape, width)
+    scatter_add(table.astype(dtype), idx, rows.astype(dtype))
     assert len(calls) == 1

@@ -26,9 +26,9 @@ from .mystery import mystery_layers
 
 # Sizes (vocab_size, block_size, C), a seed, names, and batches to run one
 # after the other. B, T, C and the sizes all differ, ids repeat within a row
-# and across rows, and some rows of E are unused; the second batch has the
-# shape of the first, so a reused array shows; the third is shorter, so what
-# is left over from the second shows.
+# and across rows, and some rows of E are unused. In the first case the second
+# batch has the shape of the first, so a reused array shows; the third is
+# shorter, so what is left over from the second shows.
 _CASES = (
     (
         (24, 32, 5),

@@ -10,6 +10,7 @@ import hashlib
 import io
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 
 import matplotlib as mpl
 import numpy as np
@@ -44,6 +45,7 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "hatch.linewidth": 0.6,
+    "text.parse_math": False,  # a name may hold a dollar sign
     # A deterministic SVG: no random ids, text kept as text.
     "svg.hashsalt": "lantern",
     "svg.fonttype": "none",
@@ -65,7 +67,7 @@ class Heatmap:
     rows : sequence of str, optional
         A name for each row; by default its number.
     mark_zeros : bool
-        Hatch the rows that are zero throughout, and write 0 beside them.
+        Hatch the rows that are zero throughout, and draw a 0 beside them.
     """
 
     title: str
@@ -129,7 +131,15 @@ def draw_heatmaps(
     fig : matplotlib.figure.Figure
     alt : str
         What the picture shows, a line per panel, read off the drawing.
+
+    Raises
+    ------
+    ValueError
+        If a table holds a nan or an infinity, or has a name too many or too
+        few.
     """
+    for heatmap in maps:
+        _check(heatmap)
     if limit is None:
         limit = max(np.max(np.abs(m.values), initial=0.0) for m in maps)
     limit = limit or 1.0  # an all-zero table still needs a scale
@@ -152,13 +162,26 @@ def draw_heatmaps(
     return fig, "\n".join(facts)
 
 
+def _check(heatmap):
+    values, title = np.asarray(heatmap.values), heatmap.title
+    for row, column in np.argwhere(~np.isfinite(values)):
+        raise ValueError(
+            f"{title} holds {values[row, column]} at row {row}, column "
+            f"{column}: only finite values have a colour"
+        )
+    if heatmap.rows is not None and len(heatmap.rows) != len(values):
+        raise ValueError(
+            f"{title} has {len(values)} rows, but {len(heatmap.rows)} names"
+        )
+
+
 def _place_panels(fig, maps, joins, bars):
     """Add axes for the maps, the colour bar and the bars, left to right.
 
     By hand, in inches: a layout engine draws everything twice, and would tie
     the picture to how it measures text.
     """
-    # For each panel: the space before it, its width, the space behind it;
+    # For each panel: the space left of it, its width, the space right of it;
     # None is an equal share of what is left.
     panels = []
     for n, heatmap in enumerate(maps):
@@ -224,7 +247,7 @@ def _name_rows(ax, names):
 
 
 def _mark_rows(ax, rows, n_cols):
-    """Hatch rows and draw a 0, an oval, behind them: text would be slow."""
+    """Hatch rows and draw a 0, an oval, beside them: text would be slow."""
     boxes = [
         [(0, row), (n_cols, row), (n_cols, row + 1), (0, row + 1)]
         for row in rows
@@ -252,7 +275,9 @@ def _draw_bars(ax, bars, heatmap):
     ax.bar_label(drawn, padding=3, fontsize=9)
     ax.set_title(bars.title, y=1.0)
     ax.set(
-        xlabel="count", ylim=(len(rows), 0), xlim=(0, 1.15 * max(bars.counts))
+        xlabel="count",
+        ylim=(len(rows), 0),
+        xlim=(0, 1.15 * max(1, *bars.counts)),
     )
     ax.xaxis.get_major_locator().set_params(integer=True)
     _name_rows(ax, heatmap.rows)
@@ -269,7 +294,8 @@ def show_curves(x, curves, *, title, x_label, y_label, log=False, height=4.0):
     x : array, shape (n,)
         Where the points are.
     curves : dict of str to array, shape (n,)
-        The curves by name, drawn with a marker of their own each.
+        The curves by name, drawn with a marker of their own each (the
+        markers start over after four).
     title, x_label, y_label : str
         What it is and what the axes measure.
     log : bool
@@ -278,6 +304,7 @@ def show_curves(x, curves, *, title, x_label, y_label, log=False, height=4.0):
     height : float
         Height of the figure in inches.
     """
+    x = np.asarray(x, float)
     with _style():
         fig = Figure(figsize=(WIDTH, height), dpi=DPI)
         ax = fig.add_axes((0.1, 0.16, 0.88, 0.74))
@@ -287,19 +314,22 @@ def show_curves(x, curves, *, title, x_label, y_label, log=False, height=4.0):
         ax.yaxis.set_label_coords(-0.08, 0.5)
         if log:
             ax.set(xscale="log", yscale="log")
-            for axis in (ax.xaxis, ax.yaxis):  # 1e-06, as Python prints it
+            for axis in (ax.xaxis, ax.yaxis):  # 1e-06, as in code
                 axis.set_major_formatter(LogFormatter())
+                axis.set_minor_formatter(LogFormatter())
         facts = [f"curves: {ax.get_title()}"]
-        looks = zip("os^v", ("-", "--", ":", "-."), strict=True)
+        looks = cycle(zip("os^v", ("-", "--", ":", "-."), strict=True))
         for (name, y), (marker, line) in zip(
             curves.items(), looks, strict=False
         ):
-            seen = np.where(np.asarray(y) > 0, y, np.nan) if log else y
+            seen = np.asarray(y, float)
+            if log:
+                seen = np.where((seen > 0) & (x > 0), seen, np.nan)
             (drawn,) = ax.plot(
                 x, seen, marker=marker, linestyle=line, label=name
             )
             facts.append(_curve_facts(drawn))
-        ax.legend(loc="upper left")
+        ax.legend()
         ax.grid(color="#dddddd")
         ax.spines[["top", "right"]].set_visible(False)
         show(fig, "\n".join(facts))
@@ -368,7 +398,7 @@ def _curve_facts(drawn):
     x, y = drawn.get_data()
     seen = np.isfinite(y)
     if not seen.any():
-        return f"  {drawn.get_label()}: no point above zero of {len(y)}"
+        return f"  {drawn.get_label()}: none of {len(y)} points can be drawn"
     low = np.nanargmin(y)
     return (
         f"  {drawn.get_label()}: {seen.sum()} of {len(y)} points, first "
