@@ -175,8 +175,7 @@ def _checked_ids(idx, vocab_size, block_size):
             f"id {ids[b, t]} at (b, t) = ({b}, {t}) is outside "
             f"0..{vocab_size - 1} (vocab_size is {vocab_size})"
         )
-    # A copy: later changes must not reach cache.
-    return ids.astype(np.intp, order="C")
+    return ids.astype(np.intp)  # a copy: later changes must not reach cache
 
 
 def _checked_dout(dout, shape, dtype):
