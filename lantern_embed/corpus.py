@@ -93,7 +93,7 @@ def decode(ids):
     s = []
     for t, i in enumerate(ids):
         try:
-            if isinstance(i, bool):
+            if isinstance(i, (bool, np.bool_)):
                 raise TypeError  # an int to Python, but no id to anybody
             i = operator.index(i)
         except TypeError:
