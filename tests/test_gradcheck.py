@@ -1030,9 +1030,12 @@ def test_an_output_of_another_shape_leaves_nothing_to_measure():
 
     report = check_gradients(Flat(VOCAB, BLOCK, C), IDX)
     reason = report.tables[0].reason
-    assert report.tables == (
-        TableCheck("dE", 0, VOCAB, False, reason=reason),
-        TableCheck("dP", 0, BLOCK, False, reason=reason),
+    # As text: a nan is not equal to itself.
+    assert repr(report.tables) == repr(
+        (
+            TableCheck("dE", 0, VOCAB, False, reason=reason),
+            TableCheck("dP", 0, BLOCK, False, reason=reason),
+        )
     )
     assert all(table.passed is False for table in report.tables)
 
