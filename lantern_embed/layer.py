@@ -27,7 +27,7 @@ class EmbeddingLayer:
     ----------
     E : ndarray, shape (vocab_size, C)
         Token table, float64, normal with standard deviation 0.02, as that
-        of GPT-2.
+        of GPT-2. In another memory order than C, each forward copies it.
     P : ndarray, shape (block_size, C)
         Position table, drawn likewise (GPT-2 starts its own at 0.01).
     cache : tuple (idx, T) or None
@@ -88,7 +88,7 @@ class EmbeddingLayer:
         """
         idx = _checked_ids(idx, len(self.E), len(self.P))
         T = idx.shape[1]
-        out = self.E[idx]  # gather, a copy: (B, T, C)
+        out = self.E.take(idx, axis=0)  # gather, E[idx]: (B, T, C)
         out += self.P[:T]  # the same T rows for each sequence
         self.cache = (idx, T)
         return out
