@@ -2,13 +2,14 @@
 
 import numpy as np
 
+FEWEST = 2000  # values to add, from which on the flat loop is quicker
+
 
 def scatter_add(table, idx, rows):
     """Add each row into the table row that its id names, in place.
 
-    Gives the same bytes as ``np.add.at(table, idx, rows)``, and is faster
-    unless the batch is small (about a thousand values, or fewer): most input
-    goes through `scatter_add_flat`.
+    Gives the same bytes as ``np.add.at(table, idx, rows)``, and is faster on
+    a large batch, which goes through `scatter_add_flat`.
 
     Parameters
     ----------
@@ -107,8 +108,8 @@ def _has_nan(array):
 
 
 def _fits_the_flat_loop(table, idx, rows):
-    # Anything unusual is left to NumPy: then the result, or the error, is
-    # NumPy's own.
+    # A small batch, and anything unusual, is left to NumPy: then the result,
+    # or the error, is NumPy's own.
     return (
         type(table) is type(idx) is type(rows) is np.ndarray
         and table.ndim == 2
@@ -116,7 +117,7 @@ def _fits_the_flat_loop(table, idx, rows):
         and table.dtype == rows.dtype
         and table.dtype in (np.float32, np.float64)
         and idx.dtype.kind in "iu"
-        and rows.size > 0
+        and rows.size >= FEWEST
         and rows.shape == idx.shape + table.shape[1:]
         and -len(table) <= idx.min()
         and idx.max() < len(table)

@@ -244,6 +244,22 @@ def test_rows_that_were_not_used_are_exactly_zero():
     assert np.all(layer.dP[:T] != 0)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("many", [64, 1024])  # fewer ids than rows of E; more
+def test_a_large_batch_gives_the_same_bytes(many, dtype):
+    rng = np.random.default_rng(0)
+    layer = EmbeddingLayer(vocab_size=100, block_size=16, C=48)
+    layer.E, layer.P = layer.E.astype(dtype), layer.P.astype(dtype)
+    idx = rng.integers(0, 100, (many // 16, 16))
+    dout = rng.standard_normal((*idx.shape, 48)).astype(dtype)
+    assert_same_bytes(layer.forward(idx), layer.E[idx] + layer.P)
+    layer.backward(dout)
+    dE = np.zeros_like(layer.E)
+    np.add.at(dE, idx, dout)
+    assert_same_bytes(layer.dE, dE)
+    assert_same_bytes(layer.dP, dout.sum(axis=0))
+
+
 def test_gradients_are_fresh_at_each_call():
     layer = a_layer()
     layer.forward(IDX)

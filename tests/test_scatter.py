@@ -12,6 +12,11 @@ MANY = np.tile(IDX, (4, 1))
 few_or_many = pytest.mark.parametrize("idx", [IDX, MANY], ids=["few", "many"])
 
 
+@pytest.fixture(autouse=True)
+def no_batch_is_too_small(monkeypatch):
+    monkeypatch.setattr("lantern_embed.scatter.FEWEST", 1)
+
+
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
 
@@ -261,12 +266,9 @@ def test_an_array_subclass_keeps_its_own_indexing(subclass):
         check_same(table, np.array([4, 0, 4]), normal(3, C))
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.parametrize("width", [C, C + 1])
-@few_or_many
-def test_usual_input_takes_the_flat_loop(monkeypatch, idx, width, dtype):
-    # Were all left to np.add.at, every other test here would still pass.
-    # The time itself is benchmark.py's: a clock has no place in a suite.
+@pytest.fixture
+def flat_calls(monkeypatch):
+    """Count how often the flat loop is taken."""
     calls = []
 
     def recorded(*args):
@@ -274,6 +276,22 @@ def test_usual_input_takes_the_flat_loop(monkeypatch, idx, width, dtype):
         scatter_add_flat(*args)
 
     monkeypatch.setattr("lantern_embed.scatter.scatter_add_flat", recorded)
+    return calls
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("width", [C, C + 1])
+@few_or_many
+def test_usual_input_takes_the_flat_loop(flat_calls, idx, width, dtype):
+    # Were all left to np.add.at, every other test here would still pass.
+    # The time itself is benchmark.py's: a clock has no place in a suite.
     table, rows = normal(V, width), normal(*idx.shape, width)
     scatter_add(table.astype(dtype), idx, rows.astype(dtype))
-    assert len(calls) == 1
+    assert len(flat_calls) == 1
+
+
+@pytest.mark.parametrize(("fewest", "calls"), [(24, 1), (25, 0)])
+def test_a_small_batch_does_not(flat_calls, monkeypatch, fewest, calls):
+    monkeypatch.setattr("lantern_embed.scatter.FEWEST", fewest)
+    check_same(normal(V, C), IDX, normal(2, 4, C))  # 24 values
+    assert len(flat_calls) == calls
