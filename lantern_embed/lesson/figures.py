@@ -184,9 +184,9 @@ def _place_panels(fig, maps, joins, bars):
     # For each panel: the space left of it, its width, the space right of it;
     # None is an equal share of what is left.
     panels = []
-    for n, heatmap in enumerate(maps):
+    signs = [0.35 if 0 < n <= len(joins) else 0.0 for n in range(len(maps))]
+    for sign, heatmap in zip(signs, maps, strict=True):
         longest = max(map(len, heatmap.rows)) if heatmap.rows else 2
-        sign = 0.35 if 0 < n <= len(joins) else 0.0
         panels.append((sign + 0.45 + 0.09 * longest, None, 0.2))
     panels.append((0.15, 0.18, 0.8))
     if bars is not None:
@@ -203,8 +203,7 @@ def _place_panels(fig, maps, joins, bars):
         # to find a place for the labels of the axes.
         ax.xaxis.set_label_coords(0.5, -0.3 / (height - 0.9))
         if n < len(maps):
-            sign = 0.35 if 0 < n <= len(joins) else 0.0
-            ax.yaxis.set_label_coords((sign + 0.22 - before) / w, 0.5)
+            ax.yaxis.set_label_coords((signs[n] + 0.22 - before) / w, 0.5)
         axes.append(ax)
         if 0 < n <= len(joins):
             fig.text(x / width, 0.5, joins[n - 1], fontsize=22)
